@@ -1,0 +1,2 @@
+enable_testing()
+find_package(GTest QUIET)
