@@ -1,7 +1,6 @@
 # The Python extension braze._C: frontend (Python.h, no torch) and bridge (torch).
 find_package(Python3 COMPONENTS Interpreter Development.Module REQUIRED)
-execute_process(COMMAND ${Python3_EXECUTABLE} -c "import importlib.util as u; print(list(u.find_spec('torch').submodule_search_locations)[0])"
-  OUTPUT_VARIABLE BRAZE_TORCH_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+include(cmake/Torch.cmake)
 file(GLOB_RECURSE frontend_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/frontend/*.cpp ${PROJECT_SOURCE_DIR}/frontend/*.c)
 add_library(braze_frontend STATIC ${frontend_sources})
 target_include_directories(braze_frontend PUBLIC ${PROJECT_SOURCE_DIR})
@@ -14,4 +13,4 @@ target_include_directories(_C SYSTEM PRIVATE ${BRAZE_TORCH_ROOT}/include ${BRAZE
 target_compile_options(_C PRIVATE -w)
 target_link_libraries(_C PRIVATE braze_frontend braze_core -L${BRAZE_TORCH_ROOT}/lib torch_python torch torch_cpu c10)
 target_link_options(_C PRIVATE -Wl,--exclude-libs,ALL -Wl,--gc-sections "-Wl,-rpath,$ORIGIN/../torch/lib")
-install(TARGETS _C DESTINATION braze)
+install(TARGETS _C DESTINATION braze COMPONENT module)

@@ -1,0 +1,18 @@
+# Where the torch of the target environment is. pip's isolated builds hide the environment's packages with PYTHONPATH, which -I ignores:
+# so `pip install .` compiles against the torch that is installed, not against another one downloaded for the build.
+set(BRAZE_TORCH_VERSION 2.13.0)
+if(NOT BRAZE_TORCH_ROOT)
+  set(find_torch "import importlib.util as u; s = u.find_spec('torch'); print(list(s.submodule_search_locations)[0] if s else '')")
+  foreach(flag "" -I)
+    if(NOT BRAZE_TORCH_ROOT)
+      execute_process(COMMAND ${Python3_EXECUTABLE} ${flag} -c "${find_torch}" OUTPUT_VARIABLE BRAZE_TORCH_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE)
+    endif()
+  endforeach()
+endif()
+if(NOT BRAZE_TORCH_ROOT)
+  message(FATAL_ERROR "torch was not found in the environment of ${Python3_EXECUTABLE}; install torch==${BRAZE_TORCH_VERSION} there first")
+endif()
+file(STRINGS ${BRAZE_TORCH_ROOT}/version.py version_line REGEX "^__version__ *=")
+if(NOT version_line MATCHES "'${BRAZE_TORCH_VERSION}[+']")
+  message(FATAL_ERROR "Braze needs torch ${BRAZE_TORCH_VERSION}; ${BRAZE_TORCH_ROOT} has ${version_line}")
+endif()
