@@ -1,0 +1,62 @@
+"""`disable`: functions that are never compiled."""
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from . import _C
+from ._module import CompiledModule, original_module
+from .errors import UserTypeError
+
+__all__ = ["disable"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _call_disabled(fn: Callable[..., Any]) -> Callable[..., Any]:
+    # The code of `disabled` is one object for all wrappers, and the extension knows it: nothing below it is compiled.
+    @functools.wraps(fn)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    return disabled
+
+
+_C.disable_code(_call_disabled(lambda: None), True)
+
+
+def _without_compiling_itself(fn: types.FunctionType) -> types.FunctionType:
+    """A copy with a code object of its own, so that `fn` under its other names is compiled as before."""
+    copied = types.FunctionType(fn.__code__.replace(), fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+    functools.update_wrapper(copied, fn)
+    copied.__kwdefaults__ = fn.__kwdefaults__
+    _C.disable_code(copied, False)
+    return copied
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Makes a function that is never compiled, and with `recursive` nothing it calls either. Also a decorator.
+
+    A module is changed in place (its `forward` runs in eager) and returned. `reason` is for the reader of the code.
+    """
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    if isinstance(fn, CompiledModule):
+        fn = original_module(fn)
+    elif isinstance(fn, _C.CompiledFunction):
+        fn = fn.__wrapped__
+    if isinstance(fn, torch.nn.Module):
+        fn.forward = disable(fn.forward, recursive, reason=reason)
+        return fn
+    if not callable(fn) or isinstance(fn, type):
+        raise UserTypeError(f"expected a function, a method or a module; got {fn!r} of type {type(fn).__name__}")
+    if recursive:
+        return _call_disabled(fn)
+    if isinstance(fn, types.MethodType) and isinstance(fn.__func__, types.FunctionType):
+        return types.MethodType(_without_compiling_itself(fn.__func__), fn.__self__)
+    if isinstance(fn, types.FunctionType):
+        return _without_compiling_itself(fn)
+    return fn  # no Python code of its own
