@@ -24,6 +24,7 @@ int bz_frame_next(bz_frame *f);                 /* the instruction that runs nex
 int bz_frame_current(bz_frame *f);              /* the instruction that runs now (frames that are running) */
 int bz_frame_line(bz_frame *f);                 /* user's line of the current instruction */
 bool bz_frame_is_generator(bz_frame *f);        /* owned by a generator or coroutine */
+PyObject *bz_frame_generator(bz_frame *f);      /* that generator or coroutine (borrowed), or NULL */
 bz_frame *bz_frame_back(bz_frame *f);
 bz_frame *bz_frame_top(void);                   /* of this thread */
 /* Makes the frame continue at `next` with `depth` stack entries (already written to localsplus). */
@@ -43,9 +44,10 @@ enum bz_outcome {
     BZ_RETURNED,   /* *value: new reference */
     BZ_RAISED,     /* exception set; the frame is finished (its stack is empty) */
     BZ_STOPPED     /* step: after the instruction, frame continues at bz_frame_next; trace: a break, the frame stands before the
-                      instruction that cannot be traced, operands still on its stack, kwnames not yet set */
+                      instruction that cannot be traced, operands still on its stack, kwnames not yet set; no exception is set */
 };
-/* Runs one instruction of a real frame (a group KW_NAMES, PRECALL, CALL counts as one, EXTENDED_ARG as part of its instruction), as CPython would.
+/* Runs one instruction of a real frame (a group KW_NAMES, PRECALL, CALL counts as one, EXTENDED_ARG as part of its instruction, and `s += t` of strings
+ * takes its STORE_FAST along), as CPython would.
  * Calls that it makes go through the hook. An exception with a handler in the frame: BZ_STOPPED, the frame stands at the handler. */
 enum bz_outcome bz_step(PyThreadState *ts, bz_frame *f, int throwflag, PyObject **value);
 /* CPython's own loop runs the rest of the frame. */
@@ -67,12 +69,19 @@ PyObject *bz_on_frame(PyThreadState *ts, bz_frame *f, int throwflag);
 /* Runs the traced loop on a new frame of `func` (a scratch frame: real frames stay untouched), whose localsplus and stack are copies of `state`
  * (n_state entries; NULL allowed; new references are taken), continuing at instruction `next`. Sets the thread's mode to BZ_TRACING meanwhile.
  * BZ_STOPPED: *frame_state receives a new list-like array of owned references (free with bz_state_free): the localsplus and stack at the break, *n_out
- * their number, *next_out the instruction that could not be traced. */
+ * their number, *next_out the instruction that could not be traced.
+ * BZ_RAISED with a TypeError for code that cannot be a root: generators, coroutines, class bodies, modules. `func` must still have the code of the real
+ * frame (its __code__ can be assigned). The thread's handled exception is the same afterwards. */
 enum bz_outcome bz_trace(PyObject *func, PyObject *const *state, int n_state, int next, PyObject **value,
                          PyObject ***frame_state, int *n_out, int *next_out);
 void bz_state_free(PyObject **state, int n);
 /* The root frame of the trace on this thread, or NULL. */
 bz_frame *bz_trace_root_frame(void);
+/* After BZ_STOPPED: the trace entered or left an `except` block of the root frame that surrounds the break, so the thread's handled exception at the
+ * break (sys.exc_info) is not the one that bz_trace found and has put back: the caller must not continue the real frame at the break. */
+bool bz_trace_handler_changed(void);
+/* sys.settrace or sys.setprofile is in force: frames must be left to CPython. */
+bool bz_tracer_active(PyThreadState *ts);
 
 /* ---- bits of CPython's internals that only C can see */
 PyObject *bz_type_lookup(PyTypeObject *t, PyObject *name);        /* borrowed or NULL; as _PyType_Lookup */

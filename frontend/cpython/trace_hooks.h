@@ -7,7 +7,9 @@
  * Failure: NULL / -1 with an exception set. Then the loop asks bz_aborting(): false: an ordinary exception, raised here as usual.
  * true: the trace is over. The root frame stops with BZ_STOPPED before the instruction (before KW_NAMES if the CALL has keyword names);
  * every other traced frame ends at once with the exception set, WITHOUT running its handlers (except, finally, with). The loop also asks
- * bz_aborting() after each hook that succeeded in calling foreign code (bz_call, bz_call_ex, ...), since C code may have swallowed the exception. */
+ * bz_aborting() after each hook that succeeded in calling foreign code (bz_call, bz_call_ex, ...), since C code may have swallowed the exception.
+ *
+ * defaults.h has, for every hook, the function that does just what CPython does. */
 #ifndef BRAZE_FRONTEND_CPYTHON_TRACE_HOOKS_H
 #define BRAZE_FRONTEND_CPYTHON_TRACE_HOOKS_H
 #include "frontend/cpython/api.h"
@@ -46,11 +48,14 @@ PyObject *bz_call_ex(bz_frame *f, PyObject *callable, PyObject *args /* tuple */
 PyObject *bz_format_value(PyObject *v, PyObject *spec, int conversion);
 /* The instruction reads the whole container by C code (UNPACK_SEQUENCE, UNPACK_EX, LIST_EXTEND, SET_UPDATE, DICT_UPDATE, DICT_MERGE, GET_LEN, MATCH_*). */
 int bz_read_container(PyObject *container);
+/* C code is about to change the container (LIST_APPEND, SET_ADD, MAP_ADD, LIST_EXTEND, SET_UPDATE, DICT_UPDATE, DICT_MERGE). Always one that some
+ * BUILD_* made; but when the trace began in the middle of a display or comprehension that was before the trace: -1 then (break). */
+int bz_mutate_container(PyObject *container);
 PyObject *bz_loaded_element(PyObject *v /* borrowed */);           /* what stands for an element that C code took out of a container (new reference) */
 int bz_made(PyObject *fresh);                                       /* MAKE_FUNCTION, BUILD_*, ... : created by the trace */
 PyObject *bz_import_name(bz_frame *f, PyObject *name, PyObject *fromlist, PyObject *level);
 PyObject *bz_import_from(PyObject *module, PyObject *name);
-int bz_unsupported(const char *what);                               /* IMPORT_STAR, PRINT_EXPR, ...: breaks; returns -1 */
+int bz_unsupported(const char *what);                               /* IMPORT_STAR, PRINT_EXPR, ...: breaks; returns -1 (0: go on as CPython does) */
 
 #ifdef __cplusplus
 }
