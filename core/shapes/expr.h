@@ -2,8 +2,11 @@
 //
 // An Expr is a handle to an immutable, interned node: structurally equal canonical expressions are the
 // same pointer, so == is a pointer comparison. Construction simplifies (constants folded, sums and products
-// flattened and sorted, floordiv/mod reduced with the ranges of the symbols). All integers are int64.
-// Interning is thread-safe.
+// expanded and sorted, floordiv/mod reduced with the ranges of the symbols). Interning is thread-safe; nodes live as long as the
+// process.
+//
+// Values are mathematical integers that are assumed to fit int64: folding wraps, ranges saturate (the ends of int64 mean
+// "unbounded"). A divisor is assumed not to be 0: 0 // x is 0 and x // x is 1.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -22,18 +25,23 @@ struct Range {  // inclusive
 
 enum class ExprKind : uint8_t { Const, Symbol, Add, Mul, FloorDiv, Mod, Min, Max };
 
-struct ExprNode;  // expr.cpp
+struct ExprNode;
+class Expr;
+using SymbolResolver = std::function<std::optional<Expr>(const std::string& name)>;
 
 class Expr {
   public:
-    Expr() : Expr(0) {}
+    Expr() : Expr(static_cast<int64_t>(0)) {}
     Expr(int64_t value);  // NOLINT(google-explicit-constructor): constants read as numbers
     Expr(int value) : Expr(static_cast<int64_t>(value)) {}  // NOLINT
 
-    // The symbol of that name. Names are global: the same name is the same symbol. The range of the first
-    // call stands; a size symbol has range [2, max] or [0, max], an axis symbol [0, extent - 1] or unknown.
+    // The symbol of that name and range. Both are its identity: the same name with another range is another symbol that prints
+    // the same (axis names are used again in every kernel, with other extents). So ask with the same range, or keep the Expr.
+    // A size symbol has range [2, max] or [0, max], a loaded index none.
     // Names: s0, s1, ... sizes known at run time; o0.. i0.. loop axes; t0.. indices that were loaded.
     static Expr symbol(const std::string& name, Range range = {});
+    // A loop axis: 0 <= axis < extent. Also a symbolic extent is known to floordiv, mod and the known_* predicates.
+    static Expr axis(const std::string& name, const Expr& extent);
 
     ExprKind kind() const;
     bool is_const() const { return kind() == ExprKind::Const; }
@@ -41,11 +49,14 @@ class Expr {
     std::optional<int64_t> as_const() const;
     int64_t value() const;            // of a Const; throws InternalError otherwise
     const std::string& name() const;  // of a Symbol
+    // Add: terms, a constant last. Mul: factors, a constant first. Others: as written. Const and Symbol: none.
     const std::vector<Expr>& operands() const;
     Range range() const;  // conservative bounds of the whole expression
     size_t hash() const;
     std::string str() const;  // e.g. "4*s0 + i1 % 8"; parse(str()) is the same expression
-    static std::optional<Expr> parse(const std::string& text);
+    // nullopt: not an expression. A name is looked up with `resolve`; without one, it is the first symbol the process made
+    // with that name, or a new unbounded one.
+    static std::optional<Expr> parse(const std::string& text, const SymbolResolver& resolve = {});
 
     bool operator==(const Expr& o) const { return node_ == o.node_; }
     bool operator!=(const Expr& o) const { return node_ != o.node_; }
@@ -59,12 +70,31 @@ class Expr {
     // If this == a * symbol + b with a, b free of `symbol`: (a, b). nullopt if not affine in it.
     std::optional<std::pair<Expr, Expr>> affine_in(const Expr& symbol) const;
 
-  private:
+    const ExprNode* node() const { return node_; }  // for core/shapes
     explicit Expr(const ExprNode* n) : node_(n) {}
+
+  private:
     const ExprNode* node_;
-    friend struct ExprNode;
-    friend Expr make_node(ExprKind, std::vector<Expr>);
 };
+
+struct ExprNode {
+    ExprKind kind;
+    bool symbolic_axis = false;  // contains an axis whose extent is not constant
+    int64_t value = 0;           // Const
+    Range range;
+    size_t hash = 0;
+    std::vector<Expr> operands;
+    std::string name;                  // Symbol
+    const ExprNode* extent = nullptr;  // Symbol: an axis with this symbolic extent
+};
+
+inline ExprKind Expr::kind() const { return node_->kind; }
+inline Range Expr::range() const { return node_->range; }
+inline size_t Expr::hash() const { return node_->hash; }
+inline const std::vector<Expr>& Expr::operands() const { return node_->operands; }
+inline std::optional<int64_t> Expr::as_const() const {
+    return node_->kind == ExprKind::Const ? std::optional<int64_t>(node_->value) : std::nullopt;
+}
 
 Expr operator+(Expr a, Expr b);
 Expr operator-(Expr a, Expr b);
@@ -81,6 +111,7 @@ bool known_ne(Expr a, Expr b);
 bool known_le(Expr a, Expr b);
 bool known_lt(Expr a, Expr b);
 Expr product(const std::vector<Expr>& xs);
+Expr sum(const std::vector<Expr>& xs);
 
 }  // namespace braze::shapes
 
