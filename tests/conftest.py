@@ -1,0 +1,41 @@
+"""Each test starts with nothing compiled; an internal error that a test doesn't provoke on purpose fails it."""
+
+import logging
+
+import pytest
+
+# Tests of a layer below the Python package work without it.
+WHOLE = ("e2e", "errors", "regress")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "internal_error: the test provokes internal errors on purpose")
+
+
+class _Collect(logging.Handler):
+    def __init__(self):
+        super().__init__(logging.DEBUG)
+        self.messages = []
+
+    def emit(self, record):
+        self.messages.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def fresh_state(request):
+    """Forgets compiled code, and watches for internal errors."""
+    if not any(part in WHOLE for part in request.path.parts):
+        yield
+        return
+    import braze
+    import torch
+
+    braze.reset()
+    torch.manual_seed(0)
+    log = logging.getLogger("braze.internal_errors")
+    handler = _Collect()
+    log.addHandler(handler)
+    yield
+    log.removeHandler(handler)
+    if not request.node.get_closest_marker("internal_error"):
+        assert handler.messages == []
