@@ -38,7 +38,9 @@ using shapes::Expr;
 
 struct Param {  // one buffer; ABI order
     DType dtype;
-    bool written = false;  // written params never alias read ones, except element for element (in-place) when `inplace_of` >= 0
+    // Written params never alias read ones, except element for element (in-place) when `inplace_of` >= 0. A kernel may load from
+    // its own written param only what an earlier stage of the same outer point stored (a row kept between stages).
+    bool written = false;
     int inplace_of = -1;   // index of the read param whose memory it may share (same address for the same element)
     std::string name;
 };
@@ -51,11 +53,13 @@ enum class ScalarKind : uint8_t {
     Cast,     // args[0] to dtype
     Reduce,   // args[0] reduced over all inner axes by `op` (ir::Op::Sum, Prod, Max, Min, Any, All, ArgMax, ArgMin); Outer level.
               // ArgMax/ArgMin: dtype I64, the row-major index over the inner axes
-    IndexOf,  // args[0] (an integer scalar) as the indirect symbol `symbol`, to be used in address expressions; a negative
-              // index has already been wrapped by explicit arithmetic
-    Check,    // args[0] is a Bool that must be true everywhere (index in range); if not, the kernel sets its error flag and returns it
+    IndexOf,  // args[0] (an I64 scalar) as the indirect symbol `symbol`, to be used in address expressions; a negative
+              // index has already been wrapped by explicit arithmetic. args[1], if present, is the Check that must pass first.
+    Check,    // args[0] is a Bool that must be true everywhere (index in range); if not, the kernel sets its error flag and returns
+              // it before anything is loaded by that index
 };
-enum class Level : uint8_t { Uniform, Outer, Inner };  // depends on: nothing, outer axes (or reductions), inner axes
+// Depends on: nothing, outer axes (or reductions), inner axes. Without inner axes nothing is Inner.
+enum class Level : uint8_t { Uniform, Outer, Inner };
 
 struct Scalar {
     ScalarKind kind;
@@ -65,7 +69,7 @@ struct Scalar {
     std::vector<int> args;         // indices into Kernel::scalars, all smaller than its own
     int param = -1;                // Load
     Expr address;                  // Load: element offset in the param; Index: the expression
-    int mask = -1;                 // Load
+    int mask = -1;                 // Load: a Bool scalar; it may guard addresses outside the param
     std::variant<double, int64_t> value = 0.0;  // Const; Load with mask: the value elsewhere. Int and Bool dtypes hold int64_t
     Expr symbol;                   // IndexOf: the symbol (t0, t1, ...)
     int stage = -1;                // Reduce: the stage whose loop computes it
@@ -97,8 +101,14 @@ struct Kernel {
     bool has_checks = false;
 };
 
+// The axis symbols. A symbol knows its extent, so ask with the kernel's own.
 Expr outer_axis(int k, Expr extent);
 Expr inner_axis(int k, Expr extent);
+std::string_view name(ScalarKind kind);
+std::string_view name(Level level);
+// The Level of an expression over k's axes, size symbols and indirect symbols (by the level of their IndexOf among the first
+// `scalars` scalars).
+Level level_of(const Kernel& k, const Expr& e, size_t scalars);
 
 std::string print(const Kernel& k);
 void verify(const Kernel& k);  // throws InternalError with the place
