@@ -18,6 +18,7 @@
 //   * `ordered` calls (random numbers, effects) keep their relative order.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <variant>
@@ -51,6 +52,7 @@ std::vector<Expr> contiguous_strides(const std::vector<Expr>& sizes);
 bool is_contiguous(const TensorType& t);
 // No two indices share memory and there are no holes, in some order of the axes (0- and 1-sized axes ignored).
 bool is_dense(const TensorType& t);
+bool has_zero_size(const TensorType& t);  // a size is the constant 0
 
 struct Node;
 
@@ -106,15 +108,19 @@ class Graph {
     Node* add_node(Op op);                       // appended, no results yet
     Node* insert_before(Node* at, Op op);        // placed before `at`
     Value* add_result(Node* n, TensorType type, int storage = -1);
-    void replace_uses(Value* from, Value* to);   // in operands and outputs
-    void erase(Node* n);                         // no uses of its results may remain
+    void replace_uses(Value* from, Value* to);   // in operands and outputs; looks at every node (see rewrite() in builder.h)
+    void erase(Node* n);                         // no uses of its results may remain; searches for it
     int fresh_storage() { return next_storage_++; }
     void reserve_storages(int n) { next_storage_ = n > next_storage_ ? n : next_storage_; }
-    Graph clone() const;
+    int storage_bound() const { return next_storage_; }  // greater than every storage id
+    int id_bound() const { return next_id_; }            // greater than every Value::id: for arrays indexed by it
+    void set_id(Value* v, int id);                       // for readers of text: `id` must be free
+    Graph clone() const;                                 // same ids; names and lines too
 
   private:
-    std::vector<std::unique_ptr<Node>> node_pool_;
-    std::vector<std::unique_ptr<Value>> value_pool_;
+    Value* add_value(Node* n, TensorType type, int storage);
+    std::deque<Node> node_pool_;  // erased nodes stay until the graph goes
+    std::deque<Value> value_pool_;
     int next_id_ = 0;
     int next_storage_ = 0;
 };

@@ -119,7 +119,7 @@ class Parser {
         }
         if (std::isdigit(static_cast<unsigned char>(s_[i_]))) return parse_number();
         size_t begin = i_;
-        while (i_ < s_.size() && (std::isalnum(static_cast<unsigned char>(s_[i_])) || s_[i_] == '_' || s_[i_] == '.')) ++i_;
+        while (i_ < s_.size() && (std::isalnum(static_cast<unsigned char>(s_[i_])) || s_[i_] == '_')) ++i_;
         std::string word = s_.substr(begin, i_ - begin);
         if (word.empty()) return std::nullopt;
         if ((word == "min" || word == "max") && take("(")) return parse_extremum(word == "min");
