@@ -76,11 +76,16 @@ PyObject *bz_args_tuple(PyObject *func, PyObject *args);
 PyObject *bz_kwargs_dict(PyObject *func, PyObject *kwargs);
 int bz_list_extend(PyObject *list, PyObject *iterable);
 int bz_dict_update(PyObject *dict, PyObject *mapping);
+int bz_dict_merge(PyObject *dict, PyObject *mapping, PyObject *func);   /* keyword arguments of func */
 PyObject *bz_make_function(bz_frame *f, PyObject **top, int flags);     /* operands below `top`, borrowed */
-/* Elements that C code took out of a container, replaced by what stands for them in the trace; -1: exception. The tuple is new. */
-int bz_loaded_tuple(PyObject *tuple);
-int bz_loaded_list(PyObject *list, Py_ssize_t from);
+/* Elements that C code took out of a container, replaced by what stands for them in the trace. -1: exception. */
+int bz_loaded_tuple(PyObject *fresh, Py_ssize_t except);
+int bz_loaded_list(PyObject *list);
 int bz_loaded_dict(PyObject *dict);
+/* With such elements; the target stays as it was on failure. */
+int bz_traced_list_extend(PyObject *list, PyObject *iterable);
+int bz_traced_dict_update(PyObject *dict, PyObject *mapping);
+int bz_traced_dict_merge(PyObject *dict, PyObject *mapping, PyObject *func);
 
 /* loop_traced.c */
 enum bz_outcome bz_run_traced(PyThreadState *ts, bz_frame *frame, int throwflag, bool is_root, PyObject **value);
