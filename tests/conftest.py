@@ -27,8 +27,9 @@ def fresh_state(request):
     if not any(part in WHOLE for part in request.path.parts):
         yield
         return
-    import braze
     import torch
+
+    import braze
 
     braze.reset()
     torch.manual_seed(0)

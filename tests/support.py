@@ -3,8 +3,9 @@
 import contextlib
 import dataclasses
 
-import braze
 import torch
+
+import braze
 
 
 def assert_same(actual, expected, **tolerance):

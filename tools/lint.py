@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Checks the form of the sources: lint.py [--fix] [--only NAME,...] [--skip NAME,...] [--build DIR]
 
-    layers        core: no Python.h, no torch; frontend: no torch; the product uses none of torch's own compilers
-    length        no source file over 1,000 lines
-    marks         no unfinished work and no switched-off tests
-    docs          every path that the documents name exists
-    ruff          Python: style, imports, annotations, formatting
-    clang-format  C and C++
-    clang-tidy    core, with the compile commands of --build; files are remembered while they and the headers are unchanged
+layers        core: no Python.h, no torch; frontend: no torch; the product uses none of torch's own compilers
+length        no source file over 1,000 lines
+marks         no unfinished work and no switched-off tests
+docs          every path that the documents name exists
+ruff          Python: style, imports, annotations, formatting
+clang-format  C and C++
+clang-tidy    core, with the compile commands of --build; files are remembered while they and the headers are unchanged
 """
 
 import argparse
@@ -72,7 +72,9 @@ def length() -> Iterator[str]:
             yield f"{shown(path)}: {n} lines; at most 1000 are allowed: split it by concept"
 
 
-MARKS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|pytest\.(mark\.)?(skip|xfail)|GTEST_" r"SKIP|DISABLED_[A-Z]")
+MARKS = re.compile(
+    r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|pytest\.(mark\.)?(skip|xfail)|GTEST_" r"SKIP|DISABLED_[A-Z]"
+)
 
 
 def marks() -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Braze compiles ordinary PyTorch programs: `braze.compile(model)`."""
 
+from importlib.util import find_spec as _find_spec
+
 from . import _versions
 
 _versions.check()
@@ -8,8 +10,8 @@ import torch as _torch  # noqa: E402, F401  (the extension needs its libraries l
 
 try:
     from . import _C
-except ModuleNotFoundError as error:
-    if error.name != "braze._C":
+except ImportError as error:
+    if _find_spec("braze._C") is not None:
         raise
     raise ImportError("the extension braze._C is not built; run `make build`, or `pip install .`") from error
 

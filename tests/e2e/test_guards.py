@@ -3,11 +3,12 @@
 import contextlib
 import gc
 
-import braze
 import pytest
 import torch
 from support import assert_same, compiles
 from torch import nn
+
+import braze
 
 
 class Changing:
@@ -24,6 +25,13 @@ class Changing:
 
     def check(self, before, after, restore=None):
         """before and after are functions that bring about a situation and call `call` in it."""
+        try:
+            self._check(before, after)
+        finally:
+            if restore:
+                restore()
+
+    def _check(self, before, after):
         with compiles(1):
             before()
         with compiles(0):
@@ -36,8 +44,6 @@ class Changing:
             after()
             before()
             after()
-        if restore:
-            restore()
 
 
 def by_arguments(fn, before, after, **options):
@@ -234,7 +240,7 @@ def test_argument(before, after):
         if isinstance(k, str):
             return x * 2 if k == "mul" else x + 2
         if k is None:
-            return x
+            return x + 3
         if isinstance(k, tuple):
             return x * k[1]
         return (x / k, type(k).__name__)
@@ -337,9 +343,7 @@ def test_key_present():
 
 
 def test_get_of_absent_key():
-    by_arguments(
-        lambda x, d: x * d.get("k", 7), lambda: (torch.ones(3), {}), lambda: (torch.ones(3), {"k": 3})
-    )
+    by_arguments(lambda x, d: x * d.get("k", 7), lambda: (torch.ones(3), {}), lambda: (torch.ones(3), {"k": 3}))
 
 
 def test_set_members():
@@ -433,7 +437,10 @@ def test_module_list_grows():
 
 
 def test_buffer_dtype():
-    on_module(lambda m: m._buffers.update(offset=torch.zeros(3)), lambda m: m._buffers.update(offset=torch.zeros(3).double()))
+    on_module(
+        lambda m: m._buffers.update(offset=torch.zeros(3)),
+        lambda m: m._buffers.update(offset=torch.ones(3, dtype=torch.int32)),
+    )
 
 
 def test_forward_hook_added():
@@ -512,9 +519,7 @@ def test_global_hides_a_builtin():
     def remove():
         globals().pop("len", None)
 
-    by_setting(
-        lambda x: x * len([1, 2]), lambda: (torch.ones(3),), remove, set_global("len", lambda values: 10)
-    )
+    by_setting(lambda x: x * len([1, 2]), lambda: (torch.ones(3),), remove, set_global("len", lambda values: 10))
 
 
 def test_closure_variable():
@@ -533,7 +538,10 @@ def test_closure_variable():
 def test_function_replaced():
     original = helper
     by_setting(
-        lambda x: helper(x), lambda: (torch.ones(3),), set_global("helper", original), set_global("helper", other_helper)
+        lambda x: helper(x),
+        lambda: (torch.ones(3),),
+        set_global("helper", original),
+        set_global("helper", other_helper),
     )
 
 
@@ -577,9 +585,7 @@ class Adding:
 
 
 def test_object_type():
-    by_arguments(
-        lambda x, o: o.apply(x), lambda: (torch.ones(3), Doubling()), lambda: (torch.ones(3), Adding())
-    )
+    by_arguments(lambda x, o: o.apply(x), lambda: (torch.ones(3), Doubling()), lambda: (torch.ones(3), Adding()))
 
 
 def test_class_of_an_object_replaced():

@@ -1,0 +1,283 @@
+"""Graph breaks: the parts around what can't be in a graph are compiled, and the result is eager's."""
+
+import contextlib
+
+import pytest
+import torch
+from support import assert_like_eager, assert_same, compiles
+
+import braze
+
+
+def test_print(capsys):
+    def f(x):
+        y = x * 2
+        print("between", y.shape[0])
+        return y + 1
+
+    compiled = assert_like_eager(f, torch.ones(3), calls=1, graphs=2)
+    assert capsys.readouterr().out == "between 3\n" * 2
+    compiled(torch.ones(3))
+    assert capsys.readouterr().out == "between 3\n"
+    assert braze.stats()["graph_breaks"] >= 1
+
+
+def test_printing_a_tensor(capsys):
+    def f(x):
+        y = x * 2
+        print(y)
+        return y.sum()
+
+    assert_like_eager(f, torch.ones(2), calls=1)
+    assert capsys.readouterr().out == "tensor([2., 2.])\n" * 2
+
+
+def test_data_dependent_branch():
+    def f(x):
+        y = x + 1
+        if y.sum() > 0:
+            return y * 2
+        return y - 1
+
+    compiled = braze.compile(f)
+    up, down = torch.ones(3), torch.full((3,), -5.0)
+    with compiles(2):
+        assert_same(compiled(up), f(up))
+    with compiles(1):
+        assert_same(compiled(down), f(down))
+    with compiles(0):
+        assert_same(compiled(up), f(up))
+        assert_same(compiled(down), f(down))
+
+
+def test_item():
+    def f(x):
+        n = int((x * 2).sum().item())
+        return x * n
+
+    assert_like_eager(f, torch.ones(3))
+
+
+def test_tolist_and_loop_over_it():
+    def f(x):
+        out = x
+        for v in (x * 2).tolist():
+            out = out + v
+        return out
+
+    assert_like_eager(f, torch.arange(3.0))
+
+
+def test_data_dependent_shape():
+    def f(x):
+        chosen = x[x > 1]
+        return chosen * 2
+
+    assert_like_eager(f, torch.arange(4.0), calls=1)
+
+
+def test_break_in_a_loop(capsys):
+    def f(x):
+        for i in range(4):
+            x = x * 2 + i
+            print(i)
+        return x - 1
+
+    compiled = assert_like_eager(f, torch.ones(3), calls=1)
+    with compiles(0):
+        compiled(torch.ones(3))
+    capsys.readouterr()
+
+
+def test_break_in_a_called_function(capsys):
+    def inner(x, k):
+        x = x * k
+        print("inner", k)
+        return x + k
+
+    def f(x):
+        x = x + 1
+        x = inner(x, 2)
+        x = inner(x, 3)
+        return x * 2
+
+    assert_like_eager(f, torch.ones(3), calls=2)
+    assert capsys.readouterr().out == "inner 2\ninner 3\n" * 4
+
+
+def test_break_under_with():
+    states = []
+
+    def f(x):
+        with torch.no_grad():
+            y = x * 2
+            states.append(torch.is_grad_enabled())
+            print(end="")
+            y = y + 1
+        return y * x
+
+    x = torch.ones(3, requires_grad=True)
+    compiled = braze.compile(f)
+    for _ in range(2):
+        assert_same(compiled(x), f(x))
+    assert torch.is_grad_enabled()
+    assert states == [False] * 4
+
+
+def test_own_context_manager(capsys):
+    log = []
+
+    @contextlib.contextmanager
+    def marked(name):
+        log.append("enter " + name)
+        try:
+            yield 3
+        finally:
+            log.append("exit " + name)
+
+    def f(x):
+        with marked("a") as k:
+            x = x * k
+            print("inside")
+            x = x + 1
+        return x * 2
+
+    assert_like_eager(f, torch.ones(3), calls=2)
+    assert log == ["enter a", "exit a"] * 4
+    assert capsys.readouterr().out == "inside\n" * 4
+
+
+def test_break_in_try(capsys):
+    def f(x, fail):
+        try:
+            y = x * 2
+            print("try")
+            if fail:
+                raise ValueError("wanted")
+            return y + 1
+        except ValueError as e:
+            return x - len(str(e))
+        finally:
+            print("finally")
+
+    for fail in (False, True):
+        assert_like_eager(f, torch.ones(3), fail)
+    assert capsys.readouterr().out == "try\nfinally\n" * 8
+
+
+def test_unknown_c_function():
+    import json
+
+    def f(x):
+        y = x * 2
+        text = json.dumps({"n": y.shape[0]})
+        return y + len(text), text
+
+    assert_like_eager(f, torch.ones(3))
+
+
+def test_values_of_all_kinds_live_across_a_break(capsys):
+    def f(x, *rest, **named):
+        numbers = [1, 2]
+        table = {"x": x * 2}
+
+        def local(v):
+            return v + numbers[0]
+
+        lines = (n for n in [10, 20])
+        first = next(lines)
+        print("here")
+        numbers.append(3)
+        table["y"] = local(x) + first + next(lines)
+        return table, numbers, [n * 2 for n in numbers], rest, named
+
+    assert_like_eager(f, torch.ones(2), 5, calls=2)
+    capsys.readouterr()
+
+
+def test_generator_with_a_break(capsys):
+    def parts(x):
+        for i in range(3):
+            print("part", i)
+            yield x * i
+
+    def f(x):
+        total = x
+        for part in parts(x):
+            total = total + part
+        return total
+
+    assert_like_eager(f, torch.ones(2))
+    assert capsys.readouterr().out == "part 0\npart 1\npart 2\n" * 4
+
+
+def test_recursion():
+    def f(x, n):
+        return x if n == 0 else f(x * 2, n - 1) + 1
+
+    assert_like_eager(f, torch.ones(2), 6, graphs=1)
+
+
+def test_many_breaks(capsys):
+    def f(x):
+        for i in range(20):
+            x = x + 1
+            print(i)
+        return x
+
+    compiled = braze.compile(f)
+    assert_same(compiled(torch.zeros(1)), torch.full((1,), 20.0))
+    with compiles(0):
+        assert_same(compiled(torch.zeros(1)), torch.full((1,), 20.0))
+    capsys.readouterr()
+
+
+def test_fullgraph_raises_with_reason_and_place():
+    def f(x):
+        y = x * 2
+        if y.sum() > 0:
+            return y
+        return y - 1
+
+    with pytest.raises(braze.GraphBreakError) as caught:
+        braze.compile(f, fullgraph=True)(torch.ones(3))
+    line = f.__code__.co_firstlineno + 2
+    assert f"{__file__}:{line}" in str(caught.value)
+
+
+def test_fullgraph_of_one_graph():
+    assert_like_eager(lambda x: (x * 2).relu(), torch.ones(3), compile={"fullgraph": True}, graphs=1)
+
+
+def test_log_of_a_break_names_the_place(capsys):
+    def f(x):
+        y = x * 2
+        print("here")
+        return y + 1
+
+    try:
+        braze.set_logs(graph_breaks=True)
+        braze.compile(f)(torch.ones(3))
+    finally:
+        braze.set_logs(graph_breaks=False)
+    err = capsys.readouterr().err
+    assert "[braze.graph_breaks]" in err
+    assert f"{__file__}:{f.__code__.co_firstlineno + 2}" in err
+
+
+def test_log_of_a_recompile_names_guard_and_values(capsys):
+    def f(x):
+        return x * 2
+
+    compiled = braze.compile(f)
+    try:
+        braze.set_logs(recompiles=True)
+        compiled(torch.ones(3))
+        assert "recompile" not in capsys.readouterr().err
+        compiled(torch.ones(3, dtype=torch.float64))
+    finally:
+        braze.set_logs(recompiles=False)
+    err = capsys.readouterr().err
+    assert "[braze.recompiles]" in err
+    assert f"{__file__}:{f.__code__.co_firstlineno}" in err
+    assert "dtype" in err and "x" in err
