@@ -84,6 +84,11 @@ static enum bz_outcome LOOP(PyThreadState *ts, bz_frame *frame, int throwflag, b
     PyObject *kwnames = NULL, *result = NULL;
     int op, oparg;  /* signed: PEEK(oparg) negates it */
     const void *handler;
+#if TRACED
+    _Py_CODEUNIT *begin = next;  /* of the group that runs: where the root frame stops at a break */
+    PyObject *const handled_before = Py_XNewRef(ts->exc_info->exc_value);
+    bool entered = false;
+#endif
 
     ENTER();
     if (_Py_EnterRecursiveCallTstate(ts, "")) {
@@ -91,9 +96,6 @@ static enum bz_outcome LOOP(PyThreadState *ts, bz_frame *frame, int throwflag, b
         goto leave_raising;
     }
 #if TRACED
-    _Py_CODEUNIT *begin = next;  /* of the group that runs: where the root frame stops at a break */
-    PyObject *const handled_before = Py_XNewRef(ts->exc_info->exc_value);
-    bool entered = false;
     if (ABORTING()) goto aborted;
     if (bz_frame_enter(frame, is_root) < 0) {
         if (ABORTING()) goto aborted;
