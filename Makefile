@@ -31,7 +31,7 @@ build: $(BUILD)/build.ninja
 	@echo $(CURDIR)/python > $$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/braze-in-place.pth
 
 demo: build
-	$(PY) -m braze.demo
+	$(PY) benchmarks/demo.py
 
 test: lint-quick build test-core test-python
 test-core: $(BUILD)/build.ninja

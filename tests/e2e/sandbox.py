@@ -1,6 +1,6 @@
 """A process that can't start another one and can't open a file for writing: the kernel kills it if it tries.
 
-A seccomp filter sees what an audit hook of Python doesn't: the system calls of C++ code. x86-64 only, as the kernels are.
+A seccomp filter sees what an audit hook of Python doesn't: the system calls of C++ code. x86-64 only, as the kernels.
 """
 
 import ctypes
