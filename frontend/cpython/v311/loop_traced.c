@@ -46,11 +46,12 @@ static int delete_name(bz_frame *f, PyObject *name)
 }
 
 /* ---- yield from, await. Generators, coroutines and iterators written in Python are frames, which are traced; what is left are C iterators, whose
- * elements the hook must see. */
+ * elements the hook must see. Those with a method `send` (asynchronous generators, futures) return a value at their end. */
 static PySendResult send_to(PyObject *receiver, PyObject *v, PyObject **result)
 {
     PyTypeObject *t = Py_TYPE(receiver);
-    bool c_iterator = !PyType_HasFeature(t, Py_TPFLAGS_HEAPTYPE) && !(t->tp_as_async && t->tp_as_async->am_send) && PyIter_Check(receiver);
+    bool c_iterator = !PyType_HasFeature(t, Py_TPFLAGS_HEAPTYPE) && !(t->tp_as_async && t->tp_as_async->am_send) && PyIter_Check(receiver)
+        && !_PyType_Lookup(t, bz_id_send);
     if (v != Py_None || !c_iterator) return PyIter_Send(receiver, v, result);
     *result = bz_iter_next(receiver);
     if (*result) return PYGEN_NEXT;
