@@ -36,6 +36,7 @@ class CompiledGraph {
     // inputs: real tensors (borrowed), outputs: `count` new references on success. false with a Python exception set.
     virtual bool run(PyObject* const* inputs, int n_inputs, PyObject** outputs, int n_outputs) = 0;
     virtual int ops() const = 0;         // captured operators
+    virtual int torch_ops() const = 0;   // the calls of the program that led to them, as a torch-level graph counts them
     virtual int kernels() const = 0;
     virtual int aten_calls() const = 0;
     virtual std::string text() const = 0;  // captured graph, for explain and dumps
@@ -82,6 +83,8 @@ class StateDelta {  // what the segment changed of that state, to be done again 
   public:
     virtual ~StateDelta() = default;
     virtual void apply() const = 0;
+    // What cannot be done again ("inference mode", ...), or an empty string. The trace must not end in such a state.
+    virtual std::string obstacle() const { return {}; }
 };
 
 class TensorBridge {

@@ -1,0 +1,37 @@
+#include "bridge/bridge.h"
+
+#include "bridge/capture.h"
+#include "bridge/guards.h"
+#include "bridge/state.h"
+
+namespace braze::bridge {
+
+namespace {
+
+struct Bridge final : frontend::TensorBridge {
+    bool is_tensor(PyObject* o) const override { return THPVariable_Check(o); }
+    std::unique_ptr<frontend::Capture> begin_capture(frontend::CaptureOptions options) override {
+        return std::make_unique<Tracer>(std::move(options));
+    }
+    std::unique_ptr<frontend::TensorGuard> tensor_guard(PyObject* real, uint64_t dynamic_dims) override {
+        return make_tensor_guard(real, dynamic_dims);
+    }
+    bool same_storage(PyObject* a, PyObject* b) const override {
+        const at::Tensor &x = THPVariable_Unpack(a), &y = THPVariable_Unpack(b);
+        return x.defined() && y.defined() && x.has_storage() && y.has_storage() && x.storage().is_alias_of(y.storage());
+    }
+    std::unique_ptr<frontend::GlobalStateGuard> state_guard() override { return make_state_guard(); }
+    std::unique_ptr<frontend::StateDelta> state_delta(const frontend::GlobalStateGuard& before) override {
+        return make_state_delta(before);
+    }
+    void restore_state(const frontend::GlobalStateGuard& to) override { bridge::restore_state(to); }
+};
+
+}  // namespace
+
+frontend::TensorBridge* tensor_bridge() {
+    static Bridge bridge;
+    return &bridge;
+}
+
+}  // namespace braze::bridge

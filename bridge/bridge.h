@@ -1,0 +1,9 @@
+// The bridge's implementation of the front end's tensor interface.
+#pragma once
+#include "frontend/bridge_api.h"
+
+namespace braze::bridge {
+
+frontend::TensorBridge* tensor_bridge();  // torch must have been imported
+
+}  // namespace braze::bridge

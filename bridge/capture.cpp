@@ -1,0 +1,526 @@
+#include "bridge/capture.h"
+
+#include <atomic>
+
+#include "bridge/compiled_trace.h"
+#include "bridge/dispatch_mode.h"
+#include "bridge/gil.h"
+#include "core/support/error.h"
+#include "frontend/cpython/api.h"
+
+namespace braze::bridge {
+
+namespace {
+
+thread_local Tracer* t_active = nullptr;
+
+uint64_t next_epoch() {
+    static std::atomic<uint64_t> epoch{0};
+    return ++epoch;
+}
+
+void data_of_input_replaced() {
+    Tracer* tracer = Tracer::active();
+    if (!tracer) return;
+    Gil gil;
+    tracer->stop("tensor-attribute", "the data of a graph input was replaced");
+}
+
+bool is_wrapped_number(const at::Tensor& t) { return t.unsafeGetTensorImpl()->is_wrapped_number(); }
+
+// Meta kernels implemented in Python are not the user's code.
+class FrontendOff {
+  public:
+    FrontendOff() : old_(bz_mode_set(BZ_OFF)) {}
+    ~FrontendOff() { bz_mode_set(old_); }
+
+  private:
+    int old_;
+};
+
+}  // namespace
+
+struct Tracer::Pending {
+    const OperatorInfo& info;
+    Record record;
+    std::vector<at::Tensor> operands;                  // the fakes, as Record::operands
+    std::vector<std::pair<c10::StorageImpl*, int>> fresh;  // storages first seen in this operator's results
+};
+
+Tracer* Tracer::active() { return t_active; }
+
+Tracer::Tracer(frontend::CaptureOptions options) : options_(std::move(options)), epoch_(next_epoch()) {
+    BRAZE_CHECK(!t_active, "a capture is already active on this thread");
+    set_data_replaced_handler(&data_of_input_replaced);
+    t_active = this;
+    enter();
+}
+
+Tracer::~Tracer() {
+    if (!finished_ && paused_ == 0) leave();
+    if (t_active == this) t_active = nullptr;
+}
+
+void Tracer::enter() { push_capture_mode(); }
+void Tracer::leave() { pop_capture_mode(); }
+void Tracer::pause() {
+    if (!finished_ && paused_++ == 0) leave();
+}
+void Tracer::resume() {
+    if (!finished_ && --paused_ == 0) enter();
+}
+
+void Tracer::stop(const char* id, const std::string& detail) {
+    if (options_.on_break) options_.on_break(id, detail);
+    if (!PyErr_Occurred()) PyErr_Format(PyExc_RuntimeError, "%s: %s", id, detail.c_str());
+    python_error error;
+    error.persist();
+    throw error;
+}
+
+int Tracer::add_value(ValueInfo::Kind kind, int producer, int index, const at::Tensor& meta, int alias_set) {
+    ValueInfo v{kind, producer, index, meta.scalar_type(), {}, {}, meta.storage_offset(), alias_set};
+    v.sizes.assign(meta.sizes().begin(), meta.sizes().end());
+    v.strides.assign(meta.strides().begin(), meta.strides().end());
+    trace_.values.push_back(std::move(v));
+    return static_cast<int>(trace_.values.size()) - 1;
+}
+
+PyObject* Tracer::fake_input(PyObject* object, int id, uint64_t dynamic_dims) {
+    try {
+        std::string reason = unsupported_reason(object);
+        if (!reason.empty()) {
+            if (options_.on_break) options_.on_break("unsupported-tensor", reason);
+            return nullptr;
+        }
+        const at::Tensor& real = THPVariable_Unpack(object);
+        c10::InferenceMode inference(real.is_inference());
+        c10::Storage& storage = input_storages_[real.storage().unsafeGetStorageImpl()];
+        if (!storage.unsafeGetStorageImpl()) {
+            storage = c10::Storage(c10::make_intrusive<FakeStorage>(trace_.alias_sets++, real.storage().nbytes()));
+            trace_.written_sets.push_back(false);
+            kept_storages_.push_back(real.storage());
+        }
+        at::Tensor meta = plain_meta(storage, real.dtype(), real.sizes(), real.strides(), real.storage_offset());
+        if (real.is_conj()) meta.unsafeGetTensorImpl()->_set_conj(true);
+        if (real.is_neg()) meta.unsafeGetTensorImpl()->_set_neg(true);
+        int set = as_fake_storage(storage.unsafeGetStorageImpl())->alias_set;
+        int value = add_value(ValueInfo::Input, id, 0, meta, set);
+        auto impl = c10::make_intrusive<FakeImpl>(meta, real.device(), value, epoch_);
+        impl->mark_input();
+        at::Tensor fake(std::move(impl));
+        if (real.requires_grad()) fake.unsafeGetTensorImpl()->set_requires_grad(true);
+        if (id >= static_cast<int>(trace_.inputs.size())) trace_.inputs.resize(id + 1, -1);
+        trace_.inputs[id] = value;
+        if (id >= static_cast<int>(touched_.size())) touched_.resize(id + 1, false);
+        return wrap_like(fake, object);
+    } catch (python_error& e) {
+        e.restore();
+    } catch (const std::exception& e) {
+        PyErr_SetString(PyExc_RuntimeError, e.what());
+    }
+    return nullptr;
+}
+
+FakeImpl* Tracer::own_fake(const at::Tensor& t) {
+    FakeImpl* fake = as_fake(t);
+    if (fake && fake->epoch() != epoch_) stop("internal", "a tensor of an earlier trace was used");
+    return fake;
+}
+
+bool Tracer::is_fake(PyObject* o) const {
+    if (!THPVariable_Check(o)) return false;
+    FakeImpl* fake = as_fake(THPVariable_Unpack(o));
+    return fake && fake->epoch() == epoch_;
+}
+
+frontend::ValueRef Tracer::value_of(PyObject* o) const {
+    if (!is_fake(o)) return {};
+    int value = as_fake(THPVariable_Unpack(o))->value();
+    const ValueInfo& info = trace_.values[value];
+    if (info.kind == ValueInfo::Input) return {frontend::ValueRef::Input, info.producer};
+    return {frontend::ValueRef::Node, value};
+}
+
+void Tracer::touch(PyObject* o) {
+    auto ref = value_of(o);
+    if (ref.kind == frontend::ValueRef::Input) touched_[ref.index] = true;
+}
+bool Tracer::touched(int id) const { return id < static_cast<int>(touched_.size()) && touched_[id]; }
+
+bool Tracer::mutated_input(int id) const {
+    if (id >= static_cast<int>(trace_.inputs.size()) || trace_.inputs[id] < 0) return false;
+    return trace_.written_sets[trace_.values[trace_.inputs[id]].alias_set];
+}
+
+int Tracer::current_line() {
+    if (!options_.current_line) return -1;
+    std::string line = options_.current_line();
+    if (last_line_index_ < 0 || line != last_line_) {
+        last_line_ = line;
+        trace_.lines.push_back(std::move(line));
+        last_line_index_ = static_cast<int>(trace_.lines.size()) - 1;
+    }
+    return last_line_index_;
+}
+
+// The fake that stands for a real tensor which the program reached without the front end seeing it.
+at::Tensor Tracer::resolve_real(const at::Tensor& real) {
+    c10::TensorImpl* impl = real.unsafeGetTensorImpl();
+    bool has_object = impl->pyobj_slot()->load_pyobj() != nullptr;
+    if (!has_object && real.dim() == 0 && real.has_storage() && real.storage().use_count() == 1 && real.device().is_cpu())
+        return lift_constant(real);  // a scalar that C++ code made just now
+    if (!has_object) stop("dynamic-value", "a tensor that no Python object holds was used");
+    PyObject* object = THPVariable_Wrap(real);
+    PyObject* fake = nullptr;
+    if (options_.on_real_tensor) {
+        FrontendOff off;
+        ++paused_;  // the modes are off here
+        fake = options_.on_real_tensor(object);
+        --paused_;
+    }
+    Py_DECREF(object);
+    if (!fake) {
+        if (!PyErr_Occurred()) stop("dynamic-value", "a tensor of unknown origin was used");
+        python_error error;
+        error.persist();
+        throw error;
+    }
+    return THPVariable_Unpack(fake);
+}
+
+// A tensor whose contents are part of the program: torch.tensor([1, 2]).
+at::Tensor Tracer::lift_constant(const at::Tensor& real) {
+    at::Tensor copy;
+    {
+        c10::InferenceMode normal(false);
+        at::AutoDispatchBelowADInplaceOrView below;
+        copy = real.clone();
+    }
+    auto storage = c10::make_intrusive<FakeStorage>(trace_.alias_sets++, copy.storage().nbytes());
+    trace_.written_sets.push_back(false);
+    at::Tensor meta = plain_meta(c10::Storage(storage), copy.dtype(), copy.sizes(), copy.strides(), copy.storage_offset());
+    trace_.constants.push_back(copy);
+    int value = add_value(ValueInfo::Constant, static_cast<int>(trace_.constants.size()) - 1, 0, meta, storage->alias_set);
+    return at::Tensor(c10::make_intrusive<FakeImpl>(meta, copy.device(), value, epoch_));
+}
+
+void Tracer::take_operand(Pending& p, int arg, int pos, at::Tensor& t) {
+    FakeImpl* fake = own_fake(t);
+    if (!fake) {
+        t = resolve_real(t);
+        fake = own_fake(t);
+        if (!fake) stop("dynamic-value", "no stand-in for a tensor");
+    }
+    const ValueInfo& value = trace_.values[fake->value()];
+    if (value.kind == ValueInfo::Input) touched_[value.producer] = true;
+    p.record.operands.push_back({arg, pos, fake->value(), t.requires_grad()});
+    p.operands.push_back(t);
+    bool own_twin = p.info.args[arg].writes && (p.info.resizes_out || p.info.functional);
+    const at::Tensor& twin = fake->twin();
+    if (own_twin) {
+        at::Tensor copy = plain_meta(twin.storage(), twin.dtype(), twin.sizes(), twin.strides(), twin.storage_offset());
+        t = copy;
+    } else {
+        t = twin;
+    }
+}
+
+// Replaces fakes by their twins and keeps what the record needs.
+void Tracer::take_arguments(Pending& p, c10::IValue* args) {
+    const OperatorInfo& info = p.info;
+    Record& r = p.record;
+    r.args.reserve(info.args.size());
+    for (size_t i = 0; i < info.args.size(); ++i) {
+        c10::IValue& v = args[i];
+        Form form = info.args[i].form;
+        if (form == Form::Tensor && v.isTensor()) {
+            at::Tensor t = v.toTensor();
+            if (!t.defined() || (!as_fake(t) && is_wrapped_number(t))) {
+                r.args.push_back(v);
+                continue;
+            }
+            r.args.emplace_back();
+            take_operand(p, static_cast<int>(i), -1, t);
+            v = std::move(t);
+        } else if (form == Form::TensorList && v.isList()) {
+            int size = 0;
+            auto take = [&](at::Tensor& t) {
+                if (!t.defined()) return;
+                if (!as_fake(t) && is_wrapped_number(t)) t = lift_constant(t);
+                take_operand(p, static_cast<int>(i), size, t);
+            };
+            if (info.args[i].optional_elements) {
+                c10::List<std::optional<at::Tensor>> list;
+                for (auto& element : v.toOptionalTensorVector()) {
+                    if (element) take(*element);
+                    list.push_back(element);
+                    ++size;
+                }
+                v = std::move(list);
+            } else {
+                c10::List<at::Tensor> list;
+                for (auto& element : v.toTensorVector()) {
+                    take(element);
+                    list.push_back(element);
+                    ++size;
+                }
+                v = std::move(list);
+            }
+            r.args.emplace_back();
+            r.list_sizes.push_back(size);
+        } else {
+            r.args.push_back(v);
+            if (form == Form::TensorList) r.list_sizes.push_back(-1);
+        }
+    }
+    if (info.device_arg >= 0) {
+        c10::IValue& device = args[info.device_arg];
+        if (device.isDevice() && device.toDevice().type() != c10::DeviceType::CPU)
+            stop("unsupported-tensor", c10::str(device.toDevice()));
+        if (device.isDevice() || p.operands.empty()) device = c10::Device(c10::DeviceType::Meta);
+    }
+}
+
+// A scalar read from a constant of the program that nothing has written is known.
+bool Tracer::read_constant(const Pending& p, torch::jit::Stack* stack) {
+    if (p.info.callee != "aten::_local_scalar_dense" || p.record.operands.size() != 1) return false;
+    const ValueInfo& value = trace_.values[p.record.operands[0].value];
+    if (value.kind != ValueInfo::Constant || trace_.written_sets[value.alias_set]) return false;
+    torch::jit::drop(*stack, 1);
+    stack->emplace_back(trace_.constants[value.producer].item());
+    return true;
+}
+
+void Tracer::refuse_data_dependence(const Pending& p, torch::jit::Stack* stack) {
+    const OperatorInfo& info = p.info;
+    if (info.data_value) stop("data-dependent", info.callee);
+    if (!info.data_shape) return;
+    if (info.is_index) {
+        for (size_t k = 1; k < p.operands.size(); ++k) {
+            auto type = p.operands[k].scalar_type();
+            if (type == at::kBool || type == at::kByte) stop("data-dependent", info.callee + " with a mask");
+        }
+        return;
+    }
+    if (info.callee == "aten::repeat_interleave.Tensor") {
+        int k = info.arg_index("output_size");
+        if (k >= 0 && !stack->at(stack->size() - info.args.size() + k).isNone()) return;
+    }
+    stop("data-dependent", info.callee);
+}
+
+void Tracer::run_meta(Pending& p, torch::jit::Stack* stack) {
+    FrontendOff off;
+    try {
+        p.info.op.callBoxed(stack);
+    } catch (const c10::NotImplementedError&) {
+        stop("unsupported-op", p.info.callee);
+    }
+}
+
+at::Tensor Tracer::written_result(Pending& p, const at::Tensor& meta, int operand) {
+    at::Tensor& fake = p.operands[operand];
+    FakeImpl* impl = as_fake(fake);
+    if (p.info.functional) {
+        if (impl->is_input()) stop("tensor-attribute", p.info.callee);
+        int value = add_value(ValueInfo::Result, static_cast<int>(trace_.records.size()),
+                              static_cast<int>(p.record.results.size()), meta, impl->alias_set());
+        impl->rebind(meta, value);
+        p.record.results.push_back(value);
+    } else {
+        if (meta.sizes() != impl->twin().sizes()) stop("unsupported-op", p.info.callee);
+        p.record.results.push_back(impl->value());
+    }
+    p.record.aliases.push_back(operand);
+    return fake;
+}
+
+at::Tensor Tracer::take_result(Pending& p, const at::Tensor& meta, const ReturnInfo& r, int pos) {
+    Record& record = p.record;
+    int producer = static_cast<int>(trace_.records.size());
+    int index = static_cast<int>(record.results.size());
+    if (!meta.defined()) {
+        ValueInfo undefined{ValueInfo::Undefined, producer, index, at::kFloat, {}, {}, 0, -1};
+        trace_.values.push_back(undefined);
+        record.results.push_back(static_cast<int>(trace_.values.size()) - 1);
+        record.aliases.push_back(-1);
+        return meta;
+    }
+    if (r.writes)
+        for (size_t k = 0; k < record.operands.size(); ++k)
+            if (record.operands[k].arg == r.alias_arg && (record.operands[k].pos == pos || record.operands[k].pos < 0))
+                return written_result(p, meta, static_cast<int>(k));
+    if (!meta.is_meta()) stop("unsupported-op", p.info.callee + " computed a real tensor");
+    if (meta.layout() != c10::kStrided) stop("unsupported-tensor", c10::str("layout ", meta.layout()));
+    at::Tensor twin = meta;
+    c10::StorageImpl* storage = meta.storage().unsafeGetStorageImpl();
+    FakeStorage* known = as_fake_storage(storage);
+    int alias = -1;
+    if (known) {
+        for (size_t k = 0; k < p.operands.size() && alias < 0; ++k)
+            if (as_fake(p.operands[k])->alias_set() == known->alias_set &&
+                (r.alias_arg < 0 || r.alias_arg == record.operands[k].arg))
+                alias = static_cast<int>(k);
+        for (size_t k = 0; k < p.operands.size() && alias < 0; ++k)
+            if (as_fake(p.operands[k])->alias_set() == known->alias_set) alias = static_cast<int>(k);
+        // A twin belongs to one fake.
+        for (const at::Tensor& operand : p.operands)
+            if (meta.is_same(as_fake(operand)->twin()))
+                twin = plain_meta(meta.storage(), meta.dtype(), meta.sizes(), meta.strides(), meta.storage_offset());
+    } else {
+        size_t bytes = storage->nbytes();
+        auto fresh = c10::make_intrusive<FakeStorage>(trace_.alias_sets++, bytes);
+        trace_.written_sets.push_back(false);
+        twin = plain_meta(c10::Storage(fresh), meta.dtype(), meta.sizes(), meta.strides(), meta.storage_offset());
+        if (meta.is_conj()) twin.unsafeGetTensorImpl()->_set_conj(true);
+        if (meta.is_neg()) twin.unsafeGetTensorImpl()->_set_neg(true);
+        known = as_fake_storage(twin.storage().unsafeGetStorageImpl());
+    }
+    int value = add_value(ValueInfo::Result, producer, index, twin, known->alias_set);
+    record.results.push_back(value);
+    record.aliases.push_back(alias);
+    return at::Tensor(c10::make_intrusive<FakeImpl>(twin, c10::Device(c10::DeviceType::CPU), value, epoch_));
+}
+
+void Tracer::note_writes(Pending& p) {
+    Record& r = p.record;
+    auto written = [&](size_t k) {
+        r.writes.push_back(static_cast<int>(k));
+        trace_.written_sets[as_fake(p.operands[k])->alias_set()] = true;
+    };
+    for (size_t k = 0; k < r.operands.size(); ++k) {
+        int arg = r.operands[k].arg;
+        bool hidden = false;
+        for (const HiddenWrite& w : p.info.hidden_writes) hidden |= w.arg == arg && r.args[w.flag].toBool();
+        if (hidden || (p.info.args[arg].writes && !p.info.functional)) written(k);
+    }
+}
+
+void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+    const OperatorInfo& info = OperatorInfo::of(op);
+    if (info.composite) {  // inference mode: nothing above has decomposed it
+        op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+        return;
+    }
+    Gil gil;
+    Pending p{info};
+    if (info.refused) stop("unsupported-op", info.callee);
+    c10::IValue* args = stack->data() + (stack->size() - info.args.size());
+    if (info.is_lift && args[0].isTensor() && !as_fake(args[0].toTensor())) {
+        WithoutMode without;
+        args[0] = lift_constant(args[0].toTensor());
+        return;
+    }
+    WithoutMode without;
+    take_arguments(p, args);
+    if (info.data_value && read_constant(p, stack)) return;
+    if (info.data_value || info.data_shape) refuse_data_dependence(p, stack);
+    run_meta(p, stack);
+
+    Record& r = p.record;
+    r.info = info.functional ? &OperatorInfo::of(*info.functional) : &info;
+    size_t first = stack->size() - info.returns.size();
+    bool tensors = false;
+    for (size_t k = 0; k < info.returns.size(); ++k) {
+        const ReturnInfo& returned = info.returns[k];
+        c10::IValue& v = (*stack)[first + k];
+        if (!returned.tensor) continue;
+        tensors = true;
+        if (v.isTensor()) {
+            v = take_result(p, v.toTensor(), returned, -1);
+        } else if (v.isTensorList()) {
+            c10::List<at::Tensor> list;
+            int pos = 0;
+            for (const at::Tensor& t : v.toTensorVector()) list.push_back(take_result(p, t, returned, pos++));
+            v = std::move(list);
+        }
+    }
+    note_writes(p);
+    // An operator without tensor results that writes nothing answers a question about metadata, or, if it returns nothing at all, checks.
+    if (!tensors && r.writes.empty() && !info.returns.empty()) return;
+    r.grad_mode = at::GradMode::is_enabled();
+    r.ordered = info.random || info.returns.empty();
+    r.line = current_line();
+    trace_.records.push_back(std::move(r));
+}
+
+// Above autograd and autocast: real tensors are replaced before autograd can tie them to the fakes.
+void Tracer::torch_level(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+    const OperatorInfo& info = OperatorInfo::of(op);
+    ++trace_.torch_ops;
+    if (info.is_lift) return;
+    c10::IValue* args = stack->data() + (stack->size() - info.args.size());
+    auto is_real = [](const at::Tensor& t) { return t.defined() && !as_fake(t) && !is_wrapped_number(t); };
+    auto replace = [&](const at::Tensor& t) {
+        Gil gil;
+        WithoutMode without;
+        return resolve_real(t);
+    };
+    for (size_t i = 0; i < info.args.size(); ++i) {
+        c10::IValue& v = args[i];
+        if (info.args[i].form == Form::Tensor && v.isTensor()) {
+            if (is_real(v.toTensor())) v = replace(v.toTensor());
+        } else if (info.args[i].form == Form::TensorList && v.isTensorList()) {
+            auto list = v.toTensorVector();
+            bool any = false;
+            for (at::Tensor& t : list)
+                if (is_real(t)) {
+                    t = replace(t);
+                    any = true;
+                }
+            if (any) v = c10::List<at::Tensor>(list);
+        } else if (info.args[i].form == Form::TensorList && v.isOptionalTensorList()) {
+            c10::List<std::optional<at::Tensor>> list;
+            for (auto& t : v.toOptionalTensorVector()) list.push_back(t && is_real(*t) ? replace(*t) : t);
+            v = std::move(list);
+        }
+    }
+}
+
+// Why running the recorded operators again under autograd would not give the program's gradients; empty if it does.
+std::string Tracer::autograd_obstacle(const std::vector<PyObject*>& outputs) const {
+    std::vector<torch::autograd::Node*> todo;
+    std::unordered_map<torch::autograd::Node*, bool> seen;
+    auto visit = [&](torch::autograd::Node* n) {
+        if (n && seen.emplace(n, true).second) todo.push_back(n);
+    };
+    for (PyObject* o : outputs) visit(THPVariable_Unpack(o).grad_fn().get());
+    while (!todo.empty()) {
+        torch::autograd::Node* n = todo.back();
+        todo.pop_back();
+        std::string_view type = typeid(*n).name();
+        if (type.find("PyNode") != type.npos || type.find("CppNode") != type.npos) return "a custom autograd.Function";
+        if (!n->pre_hooks().empty() || !n->post_hooks().empty() || !n->tensor_pre_hooks().empty() ||
+            !n->retains_grad_hooks().empty())
+            return "a hook in the autograd graph";
+        for (const auto& edge : n->next_edges()) visit(edge.function.get());
+    }
+    return {};
+}
+
+std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObject*>& outputs, int n_inputs) {
+    try {
+        if (!finished_ && paused_ == 0) leave();
+        finished_ = true;
+        std::vector<TraceOutput> results;
+        bool needs_grad = false;
+        for (PyObject* o : outputs) {
+            BRAZE_CHECK(is_fake(o), "an output of the graph is no tensor of this trace");
+            const at::Tensor& t = THPVariable_Unpack(o);
+            results.push_back({as_fake(t)->value(), t.requires_grad(), Py_TYPE(o)});
+            needs_grad |= t.requires_grad() && t.grad_fn();
+        }
+        std::string obstacle = autograd_obstacle(outputs);
+        if (!obstacle.empty()) stop("autograd", obstacle);
+        trace_.inputs.resize(n_inputs, -1);
+        return compile_trace(std::move(trace_), std::move(results), needs_grad);
+    } catch (python_error& e) {
+        e.restore();
+    } catch (const std::exception& e) {
+        PyErr_SetString(PyExc_RuntimeError, e.what());
+    }
+    return nullptr;
+}
+
+}  // namespace braze::bridge

@@ -1,0 +1,67 @@
+// One trace: the dispatch mode below autograd and the fallback above it that together record a Trace.
+#pragma once
+#include <unordered_map>
+
+#include "bridge/fake.h"
+#include "bridge/trace.h"
+#include "frontend/bridge_api.h"
+
+namespace braze::bridge {
+
+class Tracer final : public frontend::Capture {
+  public:
+    explicit Tracer(frontend::CaptureOptions options);
+    ~Tracer() override;
+
+    PyObject* fake_input(PyObject* real, int id, uint64_t dynamic_dims) override;
+    bool is_fake(PyObject* o) const override;
+    frontend::ValueRef value_of(PyObject* fake) const override;
+    void touch(PyObject* fake) override;
+    bool touched(int input_id) const override;
+    int op_count() const override { return static_cast<int>(trace_.records.size()); }
+    bool mutated_input(int input_id) const override;
+    void pause() override;
+    void resume() override;
+    std::unique_ptr<frontend::CompiledGraph> finish(const std::vector<PyObject*>& outputs, int n_inputs) override;
+
+    // Called by the dispatcher while this trace is active on this thread.
+    void record(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+    void torch_level(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+    // Reports the reason and leaves by an exception. Needs the GIL.
+    [[noreturn]] void stop(const char* id, const std::string& detail);
+
+    static Tracer* active();
+
+  private:
+    struct Pending;  // an operator while it is being recorded
+
+    FakeImpl* own_fake(const at::Tensor& t);
+    at::Tensor resolve_real(const at::Tensor& real);
+    at::Tensor lift_constant(const at::Tensor& real);
+    void take_operand(Pending& p, int arg, int pos, at::Tensor& t);
+    void take_arguments(Pending& p, c10::IValue* args);
+    bool read_constant(const Pending& p, torch::jit::Stack* stack);
+    void refuse_data_dependence(const Pending& p, torch::jit::Stack* stack);
+    void run_meta(Pending& p, torch::jit::Stack* stack);
+    at::Tensor take_result(Pending& p, const at::Tensor& meta, const ReturnInfo& r, int pos);
+    at::Tensor written_result(Pending& p, const at::Tensor& meta, int operand);
+    void note_writes(Pending& p);
+    int add_value(ValueInfo::Kind kind, int producer, int index, const at::Tensor& meta, int alias_set);
+    int current_line();
+    void enter();
+    void leave();
+    std::string autograd_obstacle(const std::vector<PyObject*>& outputs) const;
+
+    frontend::CaptureOptions options_;
+    Trace trace_;
+    const uint64_t epoch_;
+    int paused_ = 0;
+    bool finished_ = false;
+    std::unordered_map<c10::StorageImpl*, c10::Storage> input_storages_;  // by the real storage
+    std::vector<c10::Storage> kept_storages_;                           // real ones, so that addresses stay unique
+    std::vector<bool> touched_;                                        // by input id
+    std::string last_line_;
+    int last_line_index_ = -1;
+};
+
+}  // namespace braze::bridge

@@ -1,0 +1,17 @@
+// What a finished capture becomes.
+#pragma once
+#include "bridge/trace.h"
+#include "frontend/bridge_api.h"
+
+namespace braze::bridge {
+
+struct TraceOutput {
+    int value;
+    bool requires_grad;
+    PyTypeObject* type;  // the class of the tensor that the caller gets
+};
+
+// needs_grad: some output has a gradient function, so a run must leave one too. Needs the GIL.
+std::unique_ptr<frontend::CompiledGraph> compile_trace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad);
+
+}  // namespace braze::bridge

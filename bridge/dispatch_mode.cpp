@@ -1,0 +1,88 @@
+#include "bridge/dispatch_mode.h"
+
+#include "bridge/capture.h"
+
+namespace braze::bridge {
+
+namespace {
+
+// The interpreter of our mode: its dispatch() is the tracer. The rest is asked of Python tensor subclasses only, and a fake is none.
+struct CaptureInterpreter final : c10::impl::PyInterpreterVTable {
+    [[noreturn]] static void unused() { TORCH_CHECK(false, "not available while a program is being traced"); }
+    std::string name() const override { return "braze capture"; }
+    void incref(PyObject*) const override {}
+    void decref(PyObject*) const override {}
+    bool try_incref(const c10::impl::PyObjectSlot&) const override { return false; }
+    size_t refcnt(PyObject*) const override { return 1; }
+    c10::intrusive_ptr<c10::TensorImpl> detach(const c10::TensorImpl*) const override { unused(); }
+    void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) const override {
+        Tracer* tracer = Tracer::active();
+        TORCH_CHECK(tracer, "the capture mode is active without a trace");
+        tracer->record(op, stack);
+    }
+    void reportErrorCallback(PyObject*, c10::DispatchKey) const override {}
+    void python_op_registration_trampoline(const c10::OperatorHandle&, c10::DispatchKey, c10::DispatchKeySet, torch::jit::Stack*, bool,
+                                           bool) const override {
+        unused();
+    }
+    void throw_abstract_impl_not_imported_error(std::string, const char*, const char*) const override { unused(); }
+    void python_dispatcher(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack*) const override { unused(); }
+    bool is_contiguous(const c10::TensorImpl*, at::MemoryFormat) const override { unused(); }
+    c10::SymBool sym_is_contiguous(const c10::TensorImpl*, at::MemoryFormat) const override { unused(); }
+    bool is_strides_like(const c10::TensorImpl*, at::MemoryFormat) const override { unused(); }
+    bool is_non_overlapping_and_dense(const c10::TensorImpl*) const override { unused(); }
+    c10::Device device(const c10::TensorImpl*) const override { unused(); }
+    int64_t dim(const c10::TensorImpl*) const override { unused(); }
+    c10::IntArrayRef strides(const c10::TensorImpl*) const override { unused(); }
+    c10::IntArrayRef sizes(const c10::TensorImpl*) const override { unused(); }
+    c10::SymIntArrayRef sym_sizes(const c10::TensorImpl*) const override { unused(); }
+    c10::Layout layout(const c10::TensorImpl*) const override { unused(); }
+    int64_t numel(const c10::TensorImpl*) const override { unused(); }
+    c10::SymInt sym_numel(const c10::TensorImpl*) const override { unused(); }
+    c10::SymIntArrayRef sym_strides(const c10::TensorImpl*) const override { unused(); }
+    c10::SymInt sym_storage_offset(const c10::TensorImpl*) const override { unused(); }
+    void trace_gpu_event_creation(c10::DeviceType, uintptr_t) const override {}
+    void trace_gpu_event_deletion(c10::DeviceType, uintptr_t) const override {}
+    void trace_gpu_event_record(c10::DeviceType, uintptr_t, uintptr_t) const override {}
+    void trace_gpu_event_wait(c10::DeviceType, uintptr_t, uintptr_t) const override {}
+    void trace_gpu_memory_allocation(c10::DeviceType, uintptr_t) const override {}
+    void trace_gpu_memory_deallocation(c10::DeviceType, uintptr_t) const override {}
+    void trace_gpu_stream_creation(c10::DeviceType, uintptr_t) const override {}
+    void trace_gpu_device_synchronization(c10::DeviceType) const override {}
+    void trace_gpu_stream_synchronization(c10::DeviceType, uintptr_t) const override {}
+    void trace_gpu_event_synchronization(c10::DeviceType, uintptr_t) const override {}
+    void reset_backward_hooks(const c10::TensorImpl*) const override {}
+};
+
+c10::impl::PyInterpreter* interpreter() {
+    static CaptureInterpreter table;
+    static c10::impl::PyInterpreter self(&table);
+    return &self;
+}
+
+constexpr auto kAbove = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+void above_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    c10::impl::ExcludeDispatchKeyGuard once(kAbove);
+    // torch.tensor and the like hide their inner steps from dispatch modes
+    bool hidden = c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python);
+    if (Tracer* tracer = Tracer::active(); tracer && !hidden) tracer->torch_level(op, stack);
+    op.callBoxed(stack);
+}
+
+}  // namespace
+
+void push_capture_mode() {
+    c10::impl::TorchDispatchModeTLS::push_non_infra_mode_onto_stack(
+        std::make_shared<c10::impl::PyObject_TorchDispatchMode>(nullptr, interpreter()));
+    c10::impl::tls_set_dispatch_key_included(kAbove, true);
+}
+
+void pop_capture_mode() {
+    c10::impl::tls_set_dispatch_key_included(kAbove, false);
+    c10::impl::TorchDispatchModeTLS::pop_stack();
+}
+
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&above_autograd>()); }
+
+}  // namespace braze::bridge

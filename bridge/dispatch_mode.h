@@ -1,0 +1,22 @@
+// How the dispatcher calls the active Tracer: a dispatch mode below autograd, implemented in C++, and a boxed fallback above it.
+#pragma once
+#include "bridge/torch.h"
+
+namespace braze::bridge {
+
+void push_capture_mode();
+void pop_capture_mode();
+
+// The mode taken off while Meta kernels run.
+class WithoutMode {
+  public:
+    WithoutMode() : mode_(c10::impl::TorchDispatchModeTLS::pop_stack()) {}
+    ~WithoutMode() { c10::impl::TorchDispatchModeTLS::push_non_infra_mode_onto_stack(mode_); }
+    WithoutMode(const WithoutMode&) = delete;
+    WithoutMode& operator=(const WithoutMode&) = delete;
+
+  private:
+    std::shared_ptr<c10::impl::PyObject_TorchDispatchMode> mode_;
+};
+
+}  // namespace braze::bridge

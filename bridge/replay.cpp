@@ -1,0 +1,84 @@
+#include "bridge/replay.h"
+
+#include "core/support/error.h"
+
+namespace braze::bridge {
+
+Replay::Replay(const Trace& trace, const std::vector<TraceOutput>& outputs) : trace_(trace), outputs_(outputs) {
+    std::vector<int> last(trace.values.size(), -1);
+    for (size_t i = 0; i < trace.records.size(); ++i) {
+        for (const Operand& o : trace.records[i].operands) last[o.value] = static_cast<int>(i);
+        for (int v : trace.records[i].results) last[v] = std::max(last[v], static_cast<int>(i));
+    }
+    std::vector<bool> escaping(trace.alias_sets, false);
+    for (const TraceOutput& o : outputs) {
+        last[o.value] = -1;
+        if (trace.values[o.value].alias_set >= 0) escaping[trace.values[o.value].alias_set] = true;
+    }
+    dies_after_.resize(trace.records.size());
+    copied_constants_.resize(trace.constants.size());
+    for (size_t v = 0; v < last.size(); ++v) {
+        const ValueInfo& info = trace.values[v];
+        if (last[v] >= 0 && info.kind != ValueInfo::Input) dies_after_[last[v]].push_back(static_cast<int>(v));
+        if (info.kind == ValueInfo::Constant)
+            copied_constants_[info.producer] = escaping[info.alias_set] || trace.written_sets[info.alias_set];
+    }
+}
+
+namespace {
+// The tensor with the standing towards autograd that its fake had. (What changes it is not always an operator: detach_,
+// requires_grad_, .data.)
+at::Tensor with_grad(const at::Tensor& t, bool wanted) {
+    bool has = t.requires_grad();
+    if (has == wanted) return t;
+    if (has) return t.detach();
+    if (!t.grad_fn()) t.unsafeGetTensorImpl()->set_requires_grad(true);
+    return t;
+}
+}  // namespace
+
+std::vector<at::Tensor> Replay::run(c10::ArrayRef<at::Tensor> inputs, bool grad) const {
+    // Autocast has already acted: its casts were recorded.
+    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    c10::AutoGradMode outer(at::GradMode::is_enabled());
+    std::vector<at::Tensor> values(trace_.values.size());
+    for (size_t v = 0; v < values.size(); ++v) {
+        const ValueInfo& info = trace_.values[v];
+        if (info.kind == ValueInfo::Input) {
+            BRAZE_CHECK(info.producer < static_cast<int>(inputs.size()), "missing input " + std::to_string(info.producer));
+            values[v] = inputs[info.producer];
+        } else if (info.kind == ValueInfo::Constant) {
+            const at::Tensor& c = trace_.constants[info.producer];
+            values[v] = copied_constants_[info.producer] ? c.clone() : c;
+        }
+    }
+    std::vector<c10::IValue> stack;
+    for (size_t i = 0; i < trace_.records.size(); ++i) {
+        const Record& r = trace_.records[i];
+        at::GradMode::set_enabled(grad && r.grad_mode);
+        stack.clear();
+        push_arguments(r, stack, [&](const Operand& o) { return grad ? with_grad(values[o.value], o.requires_grad) : values[o.value]; });
+        r.info->op.callBoxed(&stack);
+        size_t k = 0;
+        auto keep = [&](const at::Tensor& t) {
+            int value = r.results.at(k++);
+            const ValueInfo& info = trace_.values[value];
+            if (info.kind == ValueInfo::Result && info.producer == static_cast<int>(i)) values[value] = t;
+        };
+        for (const c10::IValue& v : stack) {
+            if (v.isTensor()) {
+                keep(v.toTensor());
+            } else if (v.isTensorList()) {
+                for (const at::Tensor& t : v.toTensorVector()) keep(t);
+            }
+        }
+        for (int v : dies_after_[i]) values[v] = at::Tensor();
+    }
+    std::vector<at::Tensor> results;
+    for (const TraceOutput& o : outputs_)
+        results.push_back(trace_.values[o.value].kind == ValueInfo::Input ? values[o.value]
+                                                                          : with_grad(values[o.value], o.requires_grad));
+    return results;
+}
+
+}  // namespace braze::bridge
