@@ -142,9 +142,10 @@ void softplus_backward(Lowering& c) {
 
 void threshold(Lowering& c) {
     Term x(c, c.tensor("self"));
-    c.require(x.dtype() == c.dtype() && ir::is_float(c.dtype()));
+    c.require(x.dtype() == c.dtype());
     Term value(c, c.fill(c.number("value"), c.dtype(), c.sizes()));
-    c.done(where(le(x.as(ir::compute_type(c.dtype())), c.real("threshold")), value, x));
+    Term compared = x.as(ir::compute_type(c.dtype()));
+    c.done(where(le(compared, Term(c, c.fill(c.number("threshold"), compared.dtype(), c.sizes()))), value, x));
 }
 
 void threshold_backward(Lowering& c) {

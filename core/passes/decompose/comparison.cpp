@@ -79,14 +79,17 @@ void bitwise_not(Lowering& c) {
     c.done(c.b.unary(x->type.dtype == DType::Bool ? Op::LogicalNot : Op::BitNot, x));
 }
 
-// Shifts by a known amount inside the width; eager defines the others by branches.
+// Shifted by an amount outside the width, no bits are left but copies of the sign.
 void shift(Lowering& c, ir::Op op) {
     DType d = c.common_dtype({c.operand("self"), c.operand("other")});
-    Operand amount = c.operand("other");
-    c.require(ir::is_int(d) && !amount.tensor());
-    std::optional<int64_t> n = amount.number().integer();
-    c.require(n && *n >= 0 && *n < 8 * ir::size_of(d) - 1);
-    c.done(binary(op, operand_in(c, c.operand("self"), d), operand_in(c, amount, d)));
+    c.require(ir::is_int(d));
+    Term x = operand_in(c, c.operand("self"), d), n = operand_in(c, c.operand("other"), d);
+    int width = 8 * ir::size_of(d);
+    Term inside = lt(n, width);
+    if (ir::is_signed(d)) inside = both(inside, ge(n, 0));
+    Term shifted = binary(op, x, where(inside, n, 0));
+    Term outside = op == Op::Shr && ir::is_signed(d) ? binary(op, x, x.like(width - 1)) : x.like(0);
+    c.done(where(inside, shifted, outside));
 }
 
 void where_self(Lowering& c) {
@@ -109,7 +112,7 @@ void clamp_min(Lowering& c) { clamp_between(c, c.operand("min"), std::nullopt); 
 void clamp_max(Lowering& c) { clamp_between(c, std::nullopt, c.operand("max")); }
 
 void hardtanh(Lowering& c) {
-    c.require(c.tensor("self")->type.dtype == c.dtype() && ir::is_float(c.dtype()));
+    c.require(c.tensor("self")->type.dtype == c.dtype());
     clamp_between(c, c.number("min_val"), c.number("max_val"));
 }
 

@@ -79,6 +79,11 @@ void huber_loss(Lowering& c) {
     reduced(c, where(lt(z, delta), 0.5 * z * z, delta * (z - 0.5 * delta)));
 }
 
+void soft_margin_loss(Lowering& c) {
+    auto [x, y] = inputs(c);
+    reduced(c, log1p(exp(-y * x)));
+}
+
 void cross_entropy_of_logits(Lowering& c) {
     auto [x, y] = inputs(c);
     c.require(c.dtype() != DType::Bool);

@@ -77,8 +77,12 @@ void softmax(Lowering& c) {
 void log_softmax(Lowering& c) {
     Value* x = c.tensor("self");
     c.require(!c.flag("half_to_float"));
-    Exponentials e = exponentials(c, Term(c, c.b.cast(x, compute_dtype(c))), softmax_axes(c, x));
-    c.done(e.shifted - log(e.total));
+    std::vector<int> axes = softmax_axes(c, x);
+    Exponentials e = exponentials(c, Term(c, c.b.cast(x, compute_dtype(c))), axes);
+    // Along the last axis eager keeps the sums, and then their logarithms, in the dtype of the tensor.
+    bool kept = axes.empty() || axes[0] == x->type.rank() - 1;
+    Term logs = kept ? log(e.total.rounded(c.dtype())).rounded(c.dtype()) : log(e.total);
+    c.done(e.shifted - logs);
 }
 
 // Rows that are minus infinity throughout become zero.
@@ -174,6 +178,27 @@ void group_norm(Lowering& c) {
     c.done(y, 0);
     c.done(c.b.reshape(mean, c.sizes(1)), 1);
     c.done(c.b.reshape(rstd, c.sizes(2)), 2);
+}
+
+// The statistics of the batch itself, none of which are kept: instance norm.
+void batch_norm_of_batch(Lowering& c) {
+    c.require(c.flag("training"));
+    Value* v = c.tensor("input");
+    DType d = compute_dtype(c);
+    const Sizes& sizes = v->type.sizes;
+    std::vector<int> axes;
+    for (int k = 0; k < v->type.rank(); ++k) {
+        if (k != 1) axes.push_back(k);
+    }
+    c.require(v->type.rank() >= 2 && shapes::known_lt(0, count(v, axes)));
+    auto [var, mean] = c.b.var_mean(c.b.cast(v, d), axes, false, 0.0);
+    Term rstd(c, inverse_root(c, var, c.real("eps")));
+    Term scale = optional_vector(c, "weight", d, {sizes[1]}, 1) * rstd;
+    Term shift = optional_vector(c, "bias", d, {sizes[1]}, 0);
+    Term centred = Term(c, c.b.cast(v, d)) - Term(c, per_channel(c, mean, sizes));
+    c.done(fma(centred, Term(c, per_channel(c, scale, sizes)), Term(c, per_channel(c, shift, sizes))), 0);
+    c.done(mean, 1);
+    c.done(rstd, 2);
 }
 
 void batch_norm(Lowering& c) {

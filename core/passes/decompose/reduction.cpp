@@ -56,9 +56,13 @@ void norm(Lowering& c, std::string_view order) {
     if (p == 2) return c.done(sqrt(Term(c, c.b.reduce(Op::Sum, x * x, axes, keepdim))));
     if (p == 1) return c.done(c.b.reduce(Op::Sum, abs(x), axes, keepdim));
     if (p == 0) return c.done(c.b.reduce(Op::Sum, ne(x, 0).as(x.dtype()), axes, keepdim));
-    c.require(std::isinf(p));
-    require_not_empty(c, v, axes);
-    c.done(c.b.reduce(p > 0 ? Op::Max : Op::Min, abs(x), axes, keepdim));
+    if (std::isinf(p)) {
+        require_not_empty(c, v, axes);
+        return c.done(c.b.reduce(p > 0 ? Op::Max : Op::Min, abs(x), axes, keepdim));
+    }
+    Term y = abs(x);
+    Term total(c, c.b.reduce(Op::Sum, binary(Op::Pow, y, y.like(p)), axes, keepdim));
+    c.done(binary(Op::Pow, total, total.like(1 / p)));
 }
 
 }  // namespace

@@ -64,6 +64,16 @@ void upsampled(Lowering& c, std::initializer_list<std::string_view> scales, bool
     c.done(c.b.reshape(c.b.expand(c.b.reshape(x, split), wide), c.sizes()));
 }
 
+void replace_slice(Lowering& c, Value* x, Value* src, int axis, const Expr& start) {
+    Expr size = x->type.sizes[axis], end = start + src->type.sizes[axis];
+    c.require(shapes::known_le(0, start) && shapes::known_le(end, size));
+    std::vector<Value*> parts;
+    if (start != Expr(0)) parts.push_back(c.b.slice_axis(x, axis, 0, start));
+    parts.push_back(c.b.cast(src, x->type.dtype));
+    if (end != size) parts.push_back(c.b.slice_axis(x, axis, end, size - end));
+    c.done(parts.size() == 1 ? parts[0] : c.b.cat(parts, axis));
+}
+
 }  // namespace
 
 void clone(Lowering& c) { c.done(c.tensor("self")); }
@@ -217,6 +227,26 @@ void select_backward(Lowering& c) {
     low[axis] = index;
     high[axis] = size - index - 1;
     c.done(c.b.pad(c.b.unsqueeze(grad, axis), low, high, 0.0));
+}
+
+// self with src in place of a slice of it.
+void slice_scatter(Lowering& c) {
+    Value* x = c.tensor("self");
+    Value* src = c.tensor("src");
+    c.require(c.constant("step") == 1 && x->type.rank() > 0 && src->type.rank() == x->type.rank());
+    int axis = c.axis("dim", x->type.rank());
+    Expr size = x->type.sizes[axis], start = c.given("start") ? c.integer("start") : Expr(0);
+    if (shapes::known_lt(start, 0)) start = start + size;
+    replace_slice(c, x, src, axis, start);
+}
+
+void select_scatter(Lowering& c) {
+    Value* x = c.tensor("self");
+    c.require(x->type.rank() > 0);
+    int axis = c.axis("dim", x->type.rank());
+    Expr index = c.integer("index");
+    if (shapes::known_lt(index, 0)) index = index + x->type.sizes[axis];
+    replace_slice(c, x, c.b.unsqueeze(c.tensor("src"), axis), axis, index);
 }
 
 }  // namespace braze::passes::decomposition::rules

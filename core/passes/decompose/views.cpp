@@ -92,6 +92,13 @@ void slice(Lowering& c) {
     sliced(c, x, axis, start, c.given("step") ? c.integer("step") : Expr(1));
 }
 
+void narrow(Lowering& c) {
+    Value* x = c.tensor("self");
+    c.require(x->type.rank() > 0);
+    int axis = c.axis("dim", x->type.rank());
+    sliced(c, x, axis, slice_bound(c, c.integer("start"), x->type.sizes[axis]), 1);
+}
+
 void select(Lowering& c) {
     Value* x = c.tensor("self");
     int axis = c.axis("dim", x->type.rank());
