@@ -98,6 +98,8 @@ class TensorBridge {
     virtual std::unique_ptr<GlobalStateGuard> state_guard() = 0;       // of the state now
     virtual std::unique_ptr<StateDelta> state_delta(const GlobalStateGuard& before) = 0;  // nullptr: nothing changed
     virtual void restore_state(const GlobalStateGuard& to) = 0;        // after an aborted trace
+    // A native option of the compiler (isa, threads, verify, disabled_passes, dump, ...). false: unknown name, or an exception is set.
+    virtual bool set_option(const std::string& name, PyObject* value) = 0;
 };
 
 // Set once by the bridge when the extension module is loaded.

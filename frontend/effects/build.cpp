@@ -1,0 +1,274 @@
+// Rebuilding at run time.
+#include "frontend/effects/recipe.h"
+
+namespace braze::frontend {
+
+PyObject* Builder::build(RecipeId id) {
+    PyObject*& slot = built_[static_cast<size_t>(id)];
+    if (slot) return slot;
+    PyObject* o = make(id);
+    if (o && !slot) {
+        slot = o;
+    } else if (o && slot != o) {
+        Py_DECREF(o);
+    }
+    return slot;
+}
+
+PyObject* Builder::make(RecipeId id) {
+    const RecipeNode& n = recipes_.nodes[static_cast<size_t>(id)];
+    PyObject*& slot = built_[static_cast<size_t>(id)];
+    auto count = static_cast<Py_ssize_t>(n.parts.size());
+    switch (n.kind) {
+    case RecipeNode::Null: return nullptr;
+    case RecipeNode::Const: return n.object.new_reference();
+    case RecipeNode::Fetch: {
+        PyObject* v = fetcher_.fetch(n.index);
+        if (!v) PyErr_SetString(PyExc_SystemError, "braze: a source vanished between guard and use");
+        return Py_XNewRef(v);
+    }
+    case RecipeNode::Output: return Py_NewRef(outputs_[n.index]);
+    case RecipeNode::Tuple:
+    case RecipeNode::StructSeq: {
+        Owned tuple = Owned::steal(PyTuple_New(count));
+        for (Py_ssize_t i = 0; tuple && i < count; ++i) {
+            PyObject* x = build(n.parts[static_cast<size_t>(i)]);
+            if (!x) return nullptr;
+            PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(x));
+        }
+        return n.kind == RecipeNode::Tuple ? tuple.release() : PyObject_CallOneArg(n.object.get(), tuple.get());
+    }
+    case RecipeNode::List: {
+        slot = PyList_New(0);
+        for (RecipeId p : n.parts) {
+            PyObject* x = build(p);
+            if (!x || PyList_Append(slot, x) < 0) return nullptr;
+        }
+        return slot;
+    }
+    case RecipeNode::Dict: {
+        slot = PyDict_New();
+        for (size_t i = 0; i < n.parts.size(); i += 2) {
+            PyObject *k = build(n.parts[i]), *x = k ? build(n.parts[i + 1]) : nullptr;
+            if (!x || PyDict_SetItem(slot, k, x) < 0) return nullptr;
+        }
+        return slot;
+    }
+    case RecipeNode::Set:
+    case RecipeNode::FrozenSet: {
+        Owned s = Owned::steal(PySet_New(nullptr));
+        for (RecipeId p : n.parts) {
+            PyObject* x = build(p);
+            if (!x || PySet_Add(s.get(), x) < 0) return nullptr;
+        }
+        return n.kind == RecipeNode::Set ? s.release() : PyFrozenSet_New(s.get());
+    }
+    case RecipeNode::Slice: {
+        PyObject *a = build(n.parts[0]), *b = build(n.parts[1]), *c = build(n.parts[2]);
+        return a && b && c ? PySlice_New(a, b, c) : nullptr;
+    }
+    case RecipeNode::Cell: {
+        slot = PyCell_New(nullptr);
+        PyObject* x = build(n.parts[0]);
+        if (!x && PyErr_Occurred()) return nullptr;
+        PyCell_Set(slot, x);
+        return slot;
+    }
+    case RecipeNode::Method: {
+        PyObject *f = build(n.parts[0]), *self = f ? build(n.parts[1]) : nullptr;
+        return self ? PyMethod_New(f, self) : nullptr;
+    }
+    case RecipeNode::BoundBuiltin: {
+        PyObject* self = build(n.parts[0]);
+        return self ? PyObject_GetAttr(self, n.object.get()) : nullptr;
+    }
+    case RecipeNode::Call: {
+        PyObject *f = build(n.parts[0]), *a = f ? build(n.parts[1]) : nullptr;
+        if (!a) return nullptr;
+        Owned r = Owned::steal(PyObject_Call(f, a, nullptr));
+        if (!r) return nullptr;
+        if (PyObject* state = build(n.parts[2])) {
+            Owned done = Owned::steal(PyObject_CallMethod(r.get(), "__setstate__", "O", state));
+            if (!done) return nullptr;
+        } else if (PyErr_Occurred()) {
+            return nullptr;
+        }
+        return r.release();
+    }
+    case RecipeNode::Function: {
+        PyObject* x = n.extra.get();
+        slot = PyFunction_NewWithQualName(n.object.get(), PyTuple_GET_ITEM(x, 0), PyTuple_GET_ITEM(x, 2));
+        if (!slot) return nullptr;
+        auto* f = reinterpret_cast<PyFunctionObject*>(slot);
+        PyObject** fields[] = {&f->func_defaults, &f->func_kwdefaults, &f->func_closure, &f->func_dict, &f->func_annotations};
+        for (size_t i = 0; i < n.parts.size(); ++i) {
+            PyObject* p = build(n.parts[i]);
+            if (!p && PyErr_Occurred()) return nullptr;
+            if (p) Py_XSETREF(*fields[i], Py_NewRef(p));
+        }
+        Py_XSETREF(f->func_name, Py_NewRef(PyTuple_GET_ITEM(x, 1)));
+        Py_XSETREF(f->func_doc, Py_NewRef(PyTuple_GET_ITEM(x, 3)));
+        Py_XSETREF(f->func_module, Py_NewRef(PyTuple_GET_ITEM(x, 4)));
+        return slot;
+    }
+    case RecipeNode::Instance: return make_instance(id, n);
+    }
+    return nullptr;
+}
+
+PyObject* Builder::make_instance(RecipeId id, const RecipeNode& n) {
+    PyObject*& slot = built_[static_cast<size_t>(id)];
+    auto* type = reinterpret_cast<PyTypeObject*>(n.object.get());
+    auto* base = reinterpret_cast<PyTypeObject*>(n.extra.get());
+    bool exception = PyType_IsSubtype(base, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+    bool tuple = base == &PyTuple_Type;
+    Owned args = Owned::steal(PyTuple_New(0));
+    if (tuple || exception) {  // contents belong to the constructor
+        PyObject* contents = build(n.parts[1]);
+        if (!contents) return nullptr;
+        args = tuple ? Owned::steal(PyTuple_Pack(1, contents)) : Owned::share(contents);
+    }
+    slot = base->tp_new(type, args.get(), nullptr);
+    if (!slot) return nullptr;
+    if (base == &PyODict_Type && base->tp_init(slot, args.get(), nullptr) < 0) return nullptr;
+    if (exception && base->tp_init && base->tp_init(slot, args.get(), nullptr) < 0) PyErr_Clear();
+    if (!tuple && !exception) {
+        PyObject* contents = build(n.parts[1]);
+        if (!contents && PyErr_Occurred()) return nullptr;
+        if (contents && PyList_Check(slot) && PyList_SetSlice(slot, 0, 0, contents) < 0) return nullptr;
+        if (contents && PyDict_Check(slot)) {
+            for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(contents); ++i) {
+                PyObject* p = PyTuple_GET_ITEM(contents, i);
+                if (dict_set(slot, PyTuple_GET_ITEM(p, 0), PyTuple_GET_ITEM(p, 1)) < 0) return nullptr;
+            }
+        }
+        if (contents && PySet_Check(slot) && set_assign(slot, contents) < 0) return nullptr;
+    }
+    PyObject* dict = build(n.parts[0]);
+    if (!dict && PyErr_Occurred()) return nullptr;
+    if (dict) {
+        PyObject** dp = bz_instance_dict_pointer(slot);
+        if (dp && !*dp) {
+            Owned made = Owned::steal(PyObject_GenericGetDict(slot, nullptr));
+            dp = bz_instance_dict_pointer(slot);
+        }
+        if (!dp || !*dp || PyDict_Update(*dp, dict) < 0) return nullptr;
+    }
+    for (size_t i = 2; i < n.parts.size(); ++i) {
+        PyObject* x = build(n.parts[i]);
+        if (!x || PyObject_GenericSetAttr(slot, n.names[i - 2].get(), x) < 0) return nullptr;
+    }
+    return slot;
+}
+
+bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out) {
+    for (const Change& c : t.journal.changes()) {
+        PyObject* target = c.target.get();
+        Effect e{};
+        e.target = t.source_of(target);
+        e.object = Owned::share(target);
+        e.key = c.key;
+        auto value = [&](PyObject* v) {
+            e.value = r.record(t, v);
+            return e.value >= 0;
+        };
+        bool attribute = false;
+        switch (c.kind) {
+        case Change::DictKey: {
+            if (c.holder) {
+                attribute = true;
+                e.target = t.source_of(c.holder.get());
+                e.object = c.holder;
+            }
+            PyObject* now = PyDict_GetItemWithError(target, c.key.get());
+            if (now == c.old.get()) continue;
+            e.kind = now ? (attribute ? Effect::SetAttr : Effect::SetKey) : (attribute ? Effect::DelAttr : Effect::DelKey);
+            if (now && !value(now)) return false;
+            break;
+        }
+        case Change::Slot: {
+            Owned now = Owned::steal(PyObject_GenericGetAttr(target, c.key.get()));
+            PyErr_Clear();
+            if (now.get() == c.old.get()) continue;
+            e.kind = now ? Effect::SetAttr : Effect::DelAttr;
+            if (now && !value(now.get())) return false;
+            break;
+        }
+        case Change::TypeAttr: {
+            PyObject* now = PyDict_GetItemWithError(reinterpret_cast<PyTypeObject*>(target)->tp_dict, c.key.get());
+            if (now == c.old.get()) continue;
+            e.kind = Effect::TypeAttr;
+            if (!value(now)) return false;
+            break;
+        }
+        case Change::DictAll: {
+            Owned pairs = Owned::steal(dict_items(target));
+            e.kind = Effect::DictContents;
+            t.made(pairs.get());
+            if (!value(pairs.get())) return false;
+            break;
+        }
+        case Change::ListAppends: {
+            bool superseded = false;
+            for (const Change& d : t.journal.changes()) superseded |= d.kind == Change::ListAll && d.target.get() == target;
+            if (superseded || PyList_GET_SIZE(target) == c.length) continue;
+            Owned tail = Owned::steal(PyList_GetSlice(target, c.length, PyList_GET_SIZE(target)));
+            e.kind = Effect::ListExtend;
+            if (!value(tail.get())) return false;
+            break;
+        }
+        case Change::ListAll:
+        case Change::SetAll:
+        case Change::DequeAll: {
+            Owned all = Owned::steal(PySequence_List(target));
+            if (PyList_Check(target)) all = Owned::steal(PyList_GetSlice(target, 0, PyList_GET_SIZE(target)));
+            e.kind = c.kind == Change::ListAll ? Effect::ListContents : c.kind == Change::SetAll ? Effect::SetContents : Effect::DequeContents;
+            if (!value(all.get())) return false;
+            break;
+        }
+        case Change::Cell:
+            if (PyCell_GET(target) == c.old.get()) continue;
+            e.kind = Effect::CellContents;
+            if (!value(PyCell_GET(target))) return false;
+            break;
+        }
+        out.push_back(std::move(e));
+    }
+    return true;
+}
+
+int apply_effects(const std::vector<Effect>& effects, Builder& b, Fetcher& f) {
+    // Everything is built and found before the first change: a change must not alter what another one reads.
+    std::vector<Owned> targets;
+    for (const Effect& e : effects) {
+        PyObject* t = e.target == kNoSource ? e.object.get() : f.fetch(e.target);
+        if (!t) {
+            PyErr_SetString(PyExc_SystemError, "braze: the target of a side effect vanished");
+            return -1;
+        }
+        targets.push_back(Owned::share(t));
+        if (e.value >= 0 && !b.build(e.value) && PyErr_Occurred()) return -1;
+    }
+    for (size_t i = 0; i < effects.size(); ++i) {
+        const Effect& e = effects[i];
+        PyObject *t = targets[i].get(), *v = e.value >= 0 ? b.build(e.value) : nullptr;
+        int err = 0;
+        switch (e.kind) {
+        case Effect::SetAttr: err = PyObject_GenericSetAttr(t, e.key.get(), v); break;
+        case Effect::DelAttr: err = PyObject_GenericSetAttr(t, e.key.get(), nullptr); break;
+        case Effect::SetKey: err = dict_set(t, e.key.get(), v); break;
+        case Effect::DelKey: err = dict_delete(t, e.key.get()); break;
+        case Effect::DictContents: err = dict_assign(t, v); break;
+        case Effect::ListExtend: err = PyList_SetSlice(t, PyList_GET_SIZE(t), PyList_GET_SIZE(t), v); break;
+        case Effect::ListContents: err = PyList_SetSlice(t, 0, PyList_GET_SIZE(t), v); break;
+        case Effect::SetContents: err = set_assign(t, v); break;
+        case Effect::DequeContents: err = deque_assign(t, v); break;
+        case Effect::CellContents: err = PyCell_Set(t, v); break;
+        case Effect::TypeAttr: err = PyType_Type.tp_setattro(t, e.key.get(), v); break;
+        }
+        if (err < 0) return -1;
+    }
+    return 0;
+}
+
+}  // namespace braze::frontend

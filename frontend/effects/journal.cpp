@@ -1,0 +1,223 @@
+#include "frontend/effects/journal.h"
+
+namespace braze::frontend {
+
+PyObject* dict_items(PyObject* dict) {
+    if (PyODict_Check(dict)) {  // its order lives in a list of its own
+        Owned items = Owned::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyODict_Type), "items", "O", dict));
+        return items ? PySequence_Tuple(items.get()) : nullptr;
+    }
+    Owned out = Owned::steal(PyTuple_New(PyDict_GET_SIZE(dict)));
+    if (!out) return nullptr;
+    Py_ssize_t pos = 0, i = 0;
+    PyObject *k, *v;
+    while (PyDict_Next(dict, &pos, &k, &v)) {
+        PyObject* pair = PyTuple_Pack(2, k, v);
+        if (!pair) return nullptr;
+        PyTuple_SET_ITEM(out.get(), i++, pair);
+    }
+    return out.release();
+}
+
+int dict_set(PyObject* dict, PyObject* key, PyObject* value) {
+    return PyODict_Check(dict) ? PyODict_SetItem(dict, key, value) : PyDict_SetItem(dict, key, value);
+}
+
+int dict_delete(PyObject* dict, PyObject* key) {
+    return PyODict_Check(dict) ? PyODict_DelItem(dict, key) : PyDict_DelItem(dict, key);
+}
+
+int dict_assign(PyObject* dict, PyObject* pairs) {
+    if (PyODict_Check(dict)) {
+        Owned r = Owned::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyODict_Type), "clear", "O", dict));
+        if (!r) return -1;
+    } else {
+        PyDict_Clear(dict);
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs); ++i) {
+        PyObject* p = PyTuple_GET_ITEM(pairs, i);
+        if (dict_set(dict, PyTuple_GET_ITEM(p, 0), PyTuple_GET_ITEM(p, 1)) < 0) return -1;
+    }
+    return 0;
+}
+
+int set_assign(PyObject* set, PyObject* elements) {
+    if (PySet_Clear(set) < 0) return -1;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(elements); ++i)
+        if (PySet_Add(set, PyList_GET_ITEM(elements, i)) < 0) return -1;
+    return 0;
+}
+
+int deque_assign(PyObject* deque, PyObject* elements) {
+    // collections.deque's own methods, not a subclass's
+    PyTypeObject* base = Py_TYPE(deque);
+    while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) base = base->tp_base;
+    Owned cleared = Owned::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "clear", "O", deque));
+    if (!cleared) return -1;
+    Owned filled = Owned::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "extend", "OO", deque, elements));
+    return filled ? 0 : -1;
+}
+
+const Change* Journal::find(PyObject* target, Change::Kind kind) const {
+    auto it = index_.find(target);
+    if (it == index_.end()) return nullptr;
+    for (size_t i : it->second)
+        if (changes_[i].kind == kind) return &changes_[i];
+    return nullptr;
+}
+
+const Change* Journal::find_key(PyObject* target, PyObject* key) const {
+    auto it = index_.find(target);
+    if (it == index_.end()) return nullptr;
+    for (size_t i : it->second) {
+        if (!changes_[i].key) continue;
+        PyObject* k = changes_[i].key.get();
+        if (k == key) return &changes_[i];
+        if (PyUnicode_CheckExact(k) && PyUnicode_CheckExact(key) && PyUnicode_Compare(k, key) == 0) return &changes_[i];
+    }
+    return nullptr;
+}
+
+bool Journal::changed_key(PyObject* dict, PyObject* key) const {
+    return find(dict, Change::DictAll) || find_key(dict, key);
+}
+
+Change& Journal::record(Change::Kind kind, PyObject* target) {
+    changes_.emplace_back();
+    Change& c = changes_.back();
+    c.kind = kind;
+    c.target = Owned::share(target);
+    index_[target].push_back(changes_.size() - 1);
+    return c;
+}
+
+int Journal::before_dict_key(PyObject* dict, PyObject* key, bool deletes, PyObject* holder) {
+    if (find(dict, Change::DictAll)) return 0;
+    if (PyODict_Check(dict)) return before_dict(dict);
+    // Deleting and putting back would move the key to the end; only strings make a record that can be looked up without user code.
+    if (deletes || !PyUnicode_CheckExact(key)) return before_dict(dict);
+    if (find_key(dict, key)) return 0;
+    PyObject* old = PyDict_GetItemWithError(dict, key);
+    if (!old && PyErr_Occurred()) return -1;
+    Change& c = record(Change::DictKey, dict);
+    c.key = Owned::share(key);
+    c.old = Owned::share(old);
+    c.holder = Owned::share(holder);
+    return 0;
+}
+
+// The items before the trace, where single keys may have been changed already: new keys stand at the end and are left out.
+Owned Journal::original_items(PyObject* dict) const {
+    Owned now = Owned::steal(dict_items(dict));
+    if (!now || !index_.contains(dict)) return now;
+    Owned out = Owned::steal(PyList_New(0));
+    for (Py_ssize_t i = 0; out && i < PyTuple_GET_SIZE(now.get()); ++i) {
+        PyObject* pair = PyTuple_GET_ITEM(now.get(), i);
+        const Change* c = find_key(dict, PyTuple_GET_ITEM(pair, 0));
+        if (c && !c->old) continue;
+        Owned item = c ? Owned::steal(PyTuple_Pack(2, PyTuple_GET_ITEM(pair, 0), c->old.get())) : Owned::share(pair);
+        if (!item || PyList_Append(out.get(), item.get()) < 0) return nullptr;
+    }
+    return out ? Owned::steal(PyList_AsTuple(out.get())) : nullptr;
+}
+
+int Journal::before_dict(PyObject* dict) {
+    if (find(dict, Change::DictAll)) return 0;
+    Owned items = original_items(dict);
+    if (!items) return -1;
+    record(Change::DictAll, dict).old = std::move(items);
+    return 0;
+}
+
+int Journal::before_list_append(PyObject* list) {
+    if (find(list, Change::ListAll) || find(list, Change::ListAppends)) return 0;
+    record(Change::ListAppends, list).length = PyList_GET_SIZE(list);
+    return 0;
+}
+
+int Journal::before_list(PyObject* list) {
+    if (find(list, Change::ListAll)) return 0;
+    const Change* appended = find(list, Change::ListAppends);
+    Owned copy = Owned::steal(PyList_GetSlice(list, 0, appended ? appended->length : PyList_GET_SIZE(list)));
+    if (!copy) return -1;
+    record(Change::ListAll, list).old = std::move(copy);
+    return 0;
+}
+
+int Journal::before_set(PyObject* set) {
+    if (find(set, Change::SetAll)) return 0;
+    Owned copy = Owned::steal(PySequence_List(set));
+    if (!copy) return -1;
+    record(Change::SetAll, set).old = std::move(copy);
+    return 0;
+}
+
+int Journal::before_deque(PyObject* deque) {
+    if (find(deque, Change::DequeAll)) return 0;
+    Owned copy = Owned::steal(PySequence_List(deque));
+    if (!copy) return -1;
+    record(Change::DequeAll, deque).old = std::move(copy);
+    return 0;
+}
+
+int Journal::before_cell(PyObject* cell) {
+    if (find(cell, Change::Cell)) return 0;
+    record(Change::Cell, cell).old = Owned::share(PyCell_GET(cell));
+    return 0;
+}
+
+int Journal::before_slot(PyObject* object, PyObject* name) {
+    if (find_key(object, name)) return 0;
+    PyObject* old = PyObject_GenericGetAttr(object, name);
+    if (!old) PyErr_Clear();
+    Change& c = record(Change::Slot, object);
+    c.key = Owned::share(name);
+    c.old = Owned::steal(old);
+    return 0;
+}
+
+int Journal::before_type_attribute(PyObject* type, PyObject* name) {
+    if (find_key(type, name)) return 0;
+    PyObject* d = reinterpret_cast<PyTypeObject*>(type)->tp_dict;
+    Change& c = record(Change::TypeAttr, type);
+    c.key = Owned::share(name);
+    c.old = Owned::share(PyDict_GetItemWithError(d, name));
+    return 0;
+}
+
+Owned Journal::original(PyObject* target) const {
+    if (const Change* c = find(target, Change::DictAll)) return c->old;
+    if (const Change* c = find(target, Change::ListAll)) return c->old;
+    if (const Change* c = find(target, Change::SetAll)) return c->old;
+    if (const Change* c = find(target, Change::DequeAll)) return c->old;
+    if (const Change* c = find(target, Change::ListAppends)) return Owned::steal(PyList_GetSlice(target, 0, c->length));
+    if (PyDict_Check(target) && index_.contains(target)) return original_items(target);
+    return nullptr;
+}
+
+void Journal::undo() {
+    SavedError saved;
+    for (size_t i = changes_.size(); i-- > 0;) {
+        Change& c = changes_[i];
+        PyObject* t = c.target.get();
+        int err = 0;
+        switch (c.kind) {
+        case Change::DictKey: err = c.old ? PyDict_SetItem(t, c.key.get(), c.old.get()) : PyDict_DelItem(t, c.key.get()); break;
+        case Change::DictAll: err = dict_assign(t, c.old.get()); break;
+        case Change::ListAppends:
+            if (PyList_GET_SIZE(t) > c.length) err = PyList_SetSlice(t, c.length, PyList_GET_SIZE(t), nullptr);
+            break;
+        case Change::ListAll: err = PyList_SetSlice(t, 0, PyList_GET_SIZE(t), c.old.get()); break;
+        case Change::SetAll: err = set_assign(t, c.old.get()); break;
+        case Change::DequeAll: err = deque_assign(t, c.old.get()); break;
+        case Change::Cell: err = PyCell_Set(t, c.old.get()); break;
+        case Change::Slot: err = PyObject_GenericSetAttr(t, c.key.get(), c.old.get()); break;
+        case Change::TypeAttr: err = PyType_Type.tp_setattro(t, c.key.get(), c.old.get()); break;
+        }
+        if (err < 0) PyErr_Clear();  // deleting what a later change already removed
+    }
+    changes_.clear();
+    index_.clear();
+}
+
+}  // namespace braze::frontend

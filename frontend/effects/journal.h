@@ -1,0 +1,70 @@
+// The journal of a trace: objects that existed before are changed for real while tracing, so that every reader (Python or C) sees the
+// change; each target's old state is kept, all changes are undone when the trace ends, and their net effect is replayed at run time.
+#pragma once
+#include <unordered_map>
+#include <vector>
+
+#include "frontend/support/ref.h"
+
+namespace braze::frontend {
+
+struct Change {
+    enum Kind : uint8_t {
+        DictKey,     // one key of a dict (a namespace or an attribute dict): `key`, old value or nothing
+        DictAll,     // a whole dict or subclass: old items in order
+        ListAppends, // a list that only grew: `length` is the old one
+        ListAll, SetAll, DequeAll,
+        Cell,        // old contents
+        Slot,        // an attribute set through the type's own C setter: `key` is its name
+        TypeAttr     // an attribute of a class
+    } kind;
+    Owned target;
+    Owned holder;    // DictKey of an attribute dict: the object itself
+    Owned key;
+    Owned old;       // value, or a tuple/list of the old contents
+    Py_ssize_t length = 0;
+};
+
+class Journal {
+  public:
+    // Each is called before the change; at most one record a target (and key). 0, or -1 with an exception.
+    int before_dict_key(PyObject* dict, PyObject* key, bool deletes, PyObject* holder);
+    int before_dict(PyObject* dict);
+    int before_list_append(PyObject* list);
+    int before_list(PyObject* list);
+    int before_set(PyObject* set);
+    int before_deque(PyObject* deque);
+    int before_cell(PyObject* cell);
+    int before_slot(PyObject* object, PyObject* name);
+    int before_type_attribute(PyObject* type, PyObject* name);
+
+    const std::vector<Change>& changes() const { return changes_; }
+    size_t size() const { return changes_.size(); }
+    // Was anything of this container (or this key of this dict) changed by the trace?
+    bool changed(PyObject* target) const { return index_.contains(target); }
+    bool changed_key(PyObject* dict, PyObject* key) const;
+    bool changed_slot(PyObject* object, PyObject* name) const { return find_key(object, name) != nullptr; }
+    // Old contents of a changed list, set or deque (a list) or dict (tuple of (key, value) pairs); nothing if unchanged.
+    Owned original(PyObject* target) const;
+    // Puts everything back, last change first.
+    void undo();
+
+  private:
+    Owned original_items(PyObject* dict) const;
+    const Change* find(PyObject* target, Change::Kind kind) const;
+    const Change* find_key(PyObject* target, PyObject* key) const;
+    Change& record(Change::Kind kind, PyObject* target);
+    std::vector<Change> changes_;
+    std::unordered_map<PyObject*, std::vector<size_t>> index_;
+};
+
+// The dict's items in order as a tuple of pairs; by the base type's own C code.
+PyObject* dict_items(PyObject* dict);
+// Replaces the contents by base-class C code, never the user's overrides. 0 or -1.
+int dict_assign(PyObject* dict, PyObject* pairs);
+int dict_set(PyObject* dict, PyObject* key, PyObject* value);
+int dict_delete(PyObject* dict, PyObject* key);
+int set_assign(PyObject* set, PyObject* elements);
+int deque_assign(PyObject* deque, PyObject* elements);
+
+}  // namespace braze::frontend

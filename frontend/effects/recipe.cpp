@@ -1,0 +1,266 @@
+#include "frontend/effects/recipe.h"
+
+#include <cstring>
+
+namespace braze::frontend {
+
+RecipeId Recipes::push(RecipeNode n) {
+    nodes.push_back(std::move(n));
+    return static_cast<RecipeId>(nodes.size()) - 1;
+}
+
+RecipeId Recipes::fail(PyObject* v) {
+    if (failure.empty()) failure = std::string("an object of type ") + Py_TYPE(v)->tp_name;
+    return -1;
+}
+
+RecipeId Recipes::record(Tracer& t, PyObject* v) {
+    if (!v) return push({RecipeNode::Null});
+    auto it = memo_.find(v);
+    if (it != memo_.end()) return it->second;
+    RecipeNode n{RecipeNode::Const};
+    if (t.capture->is_fake(v)) {
+        ValueRef ref = t.capture->value_of(v);
+        if (ref.kind == ValueRef::Input) {
+            n.kind = RecipeNode::Fetch;
+            n.index = t.inputs[static_cast<size_t>(ref.index)].source;
+        } else {
+            n.kind = RecipeNode::Output;
+            n.index = static_cast<int>(outputs.size());
+            outputs.push_back(Owned::share(v));
+        }
+    } else if (SourceId s = t.source_of(v); s != kNoSource && !is_primitive(v)) {
+        n.kind = RecipeNode::Fetch;
+        n.index = s;
+    } else if (is_primitive(v) || is_singleton(v) || (is_constant_value(v) && !t.is_fresh(v))) {
+        n.object = Owned::share(v);
+    } else if (t.is_tensor(v)) {
+        return fail(v);  // a real tensor without a path
+    } else {
+        RecipeId id = push({RecipeNode::Null});
+        memo_[v] = id;
+        kept_.push_back(Owned::share(v));
+        return record_new(t, v, id);
+    }
+    RecipeId id = push(std::move(n));
+    memo_[v] = id;
+    kept_.push_back(Owned::share(v));
+    return id;
+}
+
+RecipeId Recipes::items(Tracer& t, RecipeId id, RecipeNode::Kind kind, PyObject* seq) {
+    std::vector<RecipeId> parts;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(seq); ++i) {
+        RecipeId p = record(t, PySequence_Fast_GET_ITEM(seq, i));
+        if (p < 0) return -1;
+        parts.push_back(p);
+    }
+    nodes[static_cast<size_t>(id)].kind = kind;
+    nodes[static_cast<size_t>(id)].parts = std::move(parts);
+    return id;
+}
+
+static bool is_struct_sequence(PyObject* v) {
+    return PyTuple_Check(v) && !PyTuple_CheckExact(v) && PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(v)), "n_sequence_fields");
+}
+
+RecipeId Recipes::record_new(Tracer& t, PyObject* v, RecipeId id) {
+    auto node = [&]() -> RecipeNode& { return nodes[static_cast<size_t>(id)]; };
+    if (PyTuple_CheckExact(v)) return items(t, id, RecipeNode::Tuple, v);
+    if (PyList_CheckExact(v)) return items(t, id, RecipeNode::List, v);
+    if (PyDict_CheckExact(v)) {
+        std::vector<RecipeId> parts;
+        Py_ssize_t pos = 0;
+        PyObject *k, *x;
+        while (PyDict_Next(v, &pos, &k, &x)) {
+            RecipeId a = record(t, k), b = a < 0 ? -1 : record(t, x);
+            if (b < 0) return -1;
+            parts.push_back(a);
+            parts.push_back(b);
+        }
+        node().kind = RecipeNode::Dict;
+        node().parts = std::move(parts);
+        return id;
+    }
+    if (PySet_CheckExact(v) || PyFrozenSet_CheckExact(v)) {
+        Owned list = Owned::steal(PySequence_List(v));
+        return list ? items(t, id, PySet_CheckExact(v) ? RecipeNode::Set : RecipeNode::FrozenSet, list.get()) : -1;
+    }
+    if (PySlice_Check(v)) {
+        auto* s = reinterpret_cast<PySliceObject*>(v);
+        Owned parts = Owned::steal(PyTuple_Pack(3, s->start, s->stop, s->step));
+        return items(t, id, RecipeNode::Slice, parts.get());
+    }
+    if (is_constant_value(v)) {
+        node().kind = RecipeNode::Const;
+        node().object = Owned::share(v);
+        return id;
+    }
+    if (PyFunction_Check(v)) return record_function(t, v, id);
+    if (PyCell_Check(v)) {
+        RecipeId c = record(t, PyCell_GET(v));
+        if (c < 0) return -1;
+        node().kind = RecipeNode::Cell;
+        node().parts = {c};
+        return id;
+    }
+    if (PyMethod_Check(v)) {
+        RecipeId f = record(t, PyMethod_GET_FUNCTION(v)), self = f < 0 ? -1 : record(t, PyMethod_GET_SELF(v));
+        if (self < 0) return -1;
+        node().kind = RecipeNode::Method;
+        node().parts = {f, self};
+        return id;
+    }
+    if (PyCFunction_Check(v)) {
+        auto* f = reinterpret_cast<PyCFunctionObject*>(v);
+        RecipeId self = record(t, f->m_self);
+        if (self < 0) return -1;
+        node().kind = RecipeNode::BoundBuiltin;
+        node().object = Owned::steal(PyUnicode_FromString(f->m_ml->ml_name));
+        node().parts = {self};
+        return id;
+    }
+    if (is_struct_sequence(v)) {
+        node().object = Owned::share(reinterpret_cast<PyObject*>(Py_TYPE(v)));
+        Owned list = Owned::steal(PySequence_List(v));
+        return items(t, id, RecipeNode::StructSeq, list.get());
+    }
+    if (is_python_class(Py_TYPE(v)) || std::strncmp(Py_TYPE(v)->tp_name, "collections.", 12) == 0 ||
+        PyType_IsSubtype(Py_TYPE(v), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
+        return record_instance(t, v, id);
+    return record_reduce(t, v, id);
+}
+
+RecipeId Recipes::record_function(Tracer& t, PyObject* v, RecipeId id) {
+    auto* f = reinterpret_cast<PyFunctionObject*>(v);
+    if (!t.is_fresh(v)) {  // from before, reached through C: one object for ever
+        nodes[static_cast<size_t>(id)].kind = RecipeNode::Const;
+        nodes[static_cast<size_t>(id)].object = Owned::share(v);
+        return id;
+    }
+    RecipeNode n{RecipeNode::Function};
+    n.object = Owned::share(f->func_code);
+    n.extra = Owned::steal(PyTuple_Pack(5, f->func_globals, f->func_name, f->func_qualname, f->func_doc ? f->func_doc : Py_None,
+                                        f->func_module ? f->func_module : Py_None));
+    PyObject* parts[] = {f->func_defaults, f->func_kwdefaults, f->func_closure, f->func_dict, f->func_annotations};
+    for (PyObject* p : parts) {
+        RecipeId r = -1;
+        if (p && p == f->func_annotations && PyTuple_CheckExact(p)) {
+            RecipeNode c{RecipeNode::Const};
+            c.object = Owned::share(p);
+            r = push(std::move(c));
+        } else if (p && (p == f->func_dict || p == f->func_closure || p == f->func_annotations)) {
+            // made by the interpreter together with the function
+            memo_.erase(p);
+            RecipeId fresh = push({RecipeNode::Null});
+            r = record_new(t, p, fresh);
+        } else {
+            r = record(t, p);
+        }
+        if (r < 0) return -1;
+        n.parts.push_back(r);
+    }
+    nodes[static_cast<size_t>(id)] = std::move(n);
+    return id;
+}
+
+static PyTypeObject* solid_base(PyTypeObject* t) {
+    while (is_python_class(t) && t->tp_base) t = t->tp_base;
+    return t;
+}
+
+RecipeId Recipes::record_instance(Tracer& t, PyObject* v, RecipeId id) {
+    PyTypeObject* type = Py_TYPE(v);
+    PyTypeObject* base = solid_base(type);
+    bool exception = PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+    bool known = base == &PyBaseObject_Type || base == &PyList_Type || base == &PyDict_Type || base == &PyTuple_Type || base == &PySet_Type ||
+                 base == &PyODict_Type || exception;
+    if (!known) return record_reduce(t, v, id);
+    RecipeNode n{RecipeNode::Instance};
+    n.object = Owned::share(reinterpret_cast<PyObject*>(type));
+    n.extra = Owned::share(reinterpret_cast<PyObject*>(base));
+    PyObject** dp = bz_instance_dict_pointer(v);
+    RecipeId dict = push({RecipeNode::Null});
+    if (dp && *dp) {
+        memo_.erase(*dp);
+        memo_[*dp] = dict;
+        if (record_new(t, *dp, dict) < 0) return -1;
+    }
+    RecipeId contents = -1;
+    if (base == &PyList_Type) {
+        Owned l = Owned::steal(PyList_GetSlice(v, 0, PyList_GET_SIZE(v)));
+        contents = record_new(t, l.get(), push({RecipeNode::Null}));
+    } else if (base == &PyTuple_Type) {
+        Owned l = Owned::steal(PyTuple_GetSlice(v, 0, PyTuple_GET_SIZE(v)));
+        Owned exact = Owned::steal(PySequence_Tuple(l.get()));
+        Owned list = Owned::steal(PyList_New(0));
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(v); ++i) PyList_Append(list.get(), PyTuple_GET_ITEM(v, i));
+        contents = items(t, push({RecipeNode::Null}), RecipeNode::Tuple, list.get());
+    } else if (base == &PySet_Type) {
+        Owned l = Owned::steal(PySequence_List(v));
+        contents = record_new(t, l.get(), push({RecipeNode::Null}));
+    } else if (PyDict_Check(v)) {
+        Owned pairs = Owned::steal(dict_items(v));
+        contents = record_new(t, pairs.get(), push({RecipeNode::Null}));
+    } else if (exception) {
+        Owned args = Owned::steal(PyObject_GetAttrString(v, "args"));
+        contents = record_new(t, args.get(), push({RecipeNode::Null}));
+    } else {
+        contents = push({RecipeNode::Null});
+    }
+    if (contents < 0) return -1;
+    n.parts = {dict, contents};
+    // __slots__ along the MRO
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
+        auto* k = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
+        if (!is_python_class(k)) continue;
+        Py_ssize_t pos = 0;
+        PyObject *name, *d;
+        while (PyDict_Next(k->tp_dict, &pos, &name, &d)) {
+            if (Py_TYPE(d) != &PyMemberDescr_Type) continue;
+            Owned x = Owned::steal(Py_TYPE(d)->tp_descr_get(d, v, reinterpret_cast<PyObject*>(type)));
+            if (!x) {
+                PyErr_Clear();
+                continue;
+            }
+            RecipeId r = record(t, x.get());
+            if (r < 0) return -1;
+            n.names.push_back(Owned::share(name));
+            n.parts.push_back(r);
+        }
+    }
+    nodes[static_cast<size_t>(id)] = std::move(n);
+    return id;
+}
+
+// Iterators, partials and other C objects say themselves how to make them.
+RecipeId Recipes::record_reduce(Tracer& t, PyObject* v, RecipeId id) {
+    if (PyGen_Check(v) || PyCoro_CheckExact(v)) return fail(v);
+    if (Py_TYPE(v)->tp_getattro != PyObject_GenericGetAttr) return fail(v);
+    Owned r = Owned::steal(PyObject_CallMethod(v, "__reduce__", nullptr));
+    if (!r || !PyTuple_Check(r.get()) || PyTuple_GET_SIZE(r.get()) < 2) {
+        PyErr_Clear();
+        return fail(v);
+    }
+    Py_ssize_t n = PyTuple_GET_SIZE(r.get());
+    for (Py_ssize_t i = 3; i < n; ++i)
+        if (PyTuple_GET_ITEM(r.get(), i) != Py_None) return fail(v);
+    kept_.push_back(r);
+    RecipeNode node{RecipeNode::Call};
+    // The tuple and what __reduce__ made for it are new; what they hold is not.
+    RecipeId callee = record(t, PyTuple_GET_ITEM(r.get(), 0));
+    RecipeId args = callee < 0 ? -1 : record(t, PyTuple_GET_ITEM(r.get(), 1));
+    RecipeId state = args < 0 ? -1 : record(t, n > 2 && PyTuple_GET_ITEM(r.get(), 2) != Py_None ? PyTuple_GET_ITEM(r.get(), 2) : nullptr);
+    if (state < 0) return -1;
+    node.parts = {callee, args, state};
+    nodes[static_cast<size_t>(id)] = std::move(node);
+    return id;
+}
+
+void Recipes::forget_trace() {
+    memo_.clear();
+    kept_.clear();
+    outputs.clear();
+}
+
+}  // namespace braze::frontend

@@ -1,0 +1,91 @@
+// How to rebuild what outlives a graph: the return value, changed locals, the new contents of changed objects.
+//
+// Recipes form a graph of nodes (one object stays one object; cycles through lists, dicts, instances and cells are possible). A node is built at
+// most once a run.
+#pragma once
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "frontend/effects/journal.h"
+#include "frontend/interp/tracer.h"
+#include "frontend/source/source.h"
+
+namespace braze::frontend {
+
+using RecipeId = int;
+
+struct RecipeNode {
+    enum Kind : uint8_t {
+        Const,       // object
+        Fetch,       // source
+        Output,      // graph output `index`
+        Null,        // an empty slot
+        Tuple, List, Dict, Set, FrozenSet, Slice,
+        StructSeq,   // object: the type
+        Instance,    // object: the type; parts: dict or Null, then base contents or Null; slots: names with values
+        Function,    // object: code; parts: defaults, kwdefaults, closure, dict, annotations
+        Cell, Method,
+        BoundBuiltin, // object: name; parts: self
+        Call          // parts: callable, arguments tuple, state or Null (__reduce__)
+    } kind;
+    Owned object, extra;
+    int index = 0;
+    std::vector<RecipeId> parts;
+    std::vector<Owned> names;  // Instance: slots
+};
+
+struct Effect {
+    enum Kind : uint8_t { SetAttr, DelAttr, SetKey, DelKey, DictContents, ListExtend, ListContents, SetContents, DequeContents, CellContents, TypeAttr } kind;
+    SourceId target = kNoSource;
+    Owned object;     // where the target has no source: the very object
+    Owned key;
+    RecipeId value = -1;
+};
+
+class Recipes {
+  public:
+    std::vector<RecipeNode> nodes;
+    std::vector<Owned> outputs;  // fakes to ask the graph for, while recording
+
+    // While the trace's state stands: records `v`. -1: it cannot be rebuilt (`failure` says what).
+    RecipeId record(Tracer& t, PyObject* v);
+    std::string failure;
+    void forget_trace();  // drops what only recording needs
+
+  private:
+    RecipeId push(RecipeNode n);
+    RecipeId record_new(Tracer& t, PyObject* v, RecipeId id);
+    RecipeId record_instance(Tracer& t, PyObject* v, RecipeId id);
+    RecipeId record_function(Tracer& t, PyObject* v, RecipeId id);
+    RecipeId record_reduce(Tracer& t, PyObject* v, RecipeId id);
+    RecipeId items(Tracer& t, RecipeId id, RecipeNode::Kind kind, PyObject* sequence);
+    RecipeId fail(PyObject* v);
+    std::unordered_map<PyObject*, RecipeId> memo_;
+    std::vector<Owned> kept_;
+};
+
+// One run's rebuilding.
+class Builder {
+  public:
+    Builder(const Recipes& r, Fetcher& f, PyObject* const* outputs) : recipes_(r), fetcher_(f), outputs_(outputs), built_(r.nodes.size(), nullptr) {}
+    ~Builder() {
+        for (PyObject* o : built_) Py_XDECREF(o);
+    }
+    Builder(const Builder&) = delete;
+    PyObject* build(RecipeId id);  // borrowed; nullptr: exception, or the Null recipe
+
+  private:
+    PyObject* make(RecipeId id);
+    PyObject* make_instance(RecipeId id, const RecipeNode& n);
+    const Recipes& recipes_;
+    Fetcher& fetcher_;
+    PyObject* const* outputs_;
+    std::vector<PyObject*> built_;
+};
+
+// The net effect of the journal, in order. false: something cannot be replayed.
+bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out);
+int apply_effects(const std::vector<Effect>& effects, Builder& b, Fetcher& f);
+
+}  // namespace braze::frontend

@@ -1,0 +1,217 @@
+#include "frontend/guards/guard.h"
+
+#include <cstring>
+
+namespace braze::frontend {
+
+bool same_constant(PyObject* a, PyObject* b) {
+    if (a == b) return true;
+    if (!a || !b || Py_TYPE(a) != Py_TYPE(b)) return false;
+    if (PyFloat_CheckExact(a)) {
+        double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
+        return std::memcmp(&x, &y, sizeof x) == 0;
+    }
+    if (PyComplex_CheckExact(a)) {
+        Py_complex x = PyComplex_AsCComplex(a), y = PyComplex_AsCComplex(b);
+        return std::memcmp(&x, &y, sizeof x) == 0;
+    }
+    if (PyUnicode_CheckExact(a)) return PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) && PyUnicode_Compare(a, b) == 0;
+    if (PyTuple_Check(a)) {
+        if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); ++i)
+            if (!same_constant(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
+        return true;
+    }
+    int r = PyObject_RichCompareBool(a, b, Py_EQ);
+    if (r < 0) PyErr_Clear();
+    return r > 0;
+}
+
+bool GuardSet::add_once(GuardKind k, SourceId s, const void* what) {
+    std::string key(sizeof k + sizeof s + sizeof what, '\0');
+    std::memcpy(key.data(), &k, sizeof k);
+    std::memcpy(key.data() + sizeof k, &s, sizeof s);
+    std::memcpy(key.data() + sizeof k + sizeof s, &what, sizeof what);
+    return seen_.insert(std::move(key)).second;
+}
+
+Guard& GuardSet::push(GuardKind k, SourceId s) {
+    guards_.emplace_back();
+    guards_.back().kind = k;
+    guards_.back().source = s;
+    return guards_.back();
+}
+
+void GuardSet::is(SourceId s, PyObject* object) {
+    if (sources[s].kind == SourceKind::Const) return;
+    if (add_once(GuardKind::Is, s, object)) push(GuardKind::Is, s).expected = Owned::share(object);
+}
+
+void GuardSet::type_is(SourceId s, PyTypeObject* type) {
+    if (sources[s].kind == SourceKind::Const) return;
+    auto* t = reinterpret_cast<PyObject*>(type);
+    if (add_once(GuardKind::TypeIs, s, t)) push(GuardKind::TypeIs, s).expected = Owned::share(t);
+}
+
+void GuardSet::equals(SourceId s, PyObject* value) {
+    if (value == Py_None || PyBool_Check(value) || value == Py_Ellipsis || value == Py_NotImplemented) return is(s, value);
+    if (add_once(GuardKind::Equals, s, nullptr)) push(GuardKind::Equals, s).expected = Owned::share(value);
+}
+
+void GuardSet::length(SourceId s, Py_ssize_t n) {
+    if (add_once(GuardKind::Length, s, nullptr)) push(GuardKind::Length, s).number = n;
+}
+
+void GuardSet::dict_keys(SourceId s, PyObject* keys) {
+    if (add_once(GuardKind::DictKeys, s, nullptr)) push(GuardKind::DictKeys, s).expected = Owned::share(keys);
+}
+
+void GuardSet::dict_lacks(SourceId s, PyObject* key) {
+    if (add_once(GuardKind::DictLacks, s, key)) push(GuardKind::DictLacks, s).expected = Owned::share(key);
+}
+
+void GuardSet::set_equals(SourceId s, PyObject* set) {
+    if (!add_once(GuardKind::SetEquals, s, nullptr)) return;
+    push(GuardKind::SetEquals, s).expected = Owned::steal(PyFrozenSet_New(set));
+}
+
+void GuardSet::present(SourceId s) {
+    if (add_once(GuardKind::Present, s, nullptr)) push(GuardKind::Present, s);
+}
+
+void GuardSet::absent(SourceId s) {
+    if (add_once(GuardKind::Absent, s, nullptr)) push(GuardKind::Absent, s);
+}
+
+void GuardSet::same_object(SourceId a, SourceId b, bool same) {
+    GuardKind k = same ? GuardKind::SameObject : GuardKind::NotSameObject;
+    if (a == b || !add_once(k, a, reinterpret_cast<const void*>(static_cast<intptr_t>(b)))) return;
+    push(k, a).other = b;
+}
+
+void GuardSet::same_storage(SourceId a, SourceId b, bool same) {
+    Guard& g = push(GuardKind::SameStorage, a);
+    g.other = b;
+    g.number = same;
+}
+
+void GuardSet::tensor(SourceId s, std::unique_ptr<TensorGuard> t) { push(GuardKind::Tensor, s).tensor = std::move(t); }
+
+void GuardSet::global_state(std::unique_ptr<GlobalStateGuard> g) { push(GuardKind::GlobalState, kNoSource).state = std::move(g); }
+
+static Py_ssize_t length_of(PyObject* v) {
+    if (PyList_Check(v)) return PyList_GET_SIZE(v);
+    if (PyTuple_Check(v)) return PyTuple_GET_SIZE(v);
+    if (PyDict_Check(v)) return PyDict_GET_SIZE(v);
+    if (PyAnySet_Check(v)) return PySet_GET_SIZE(v);
+    PySequenceMethods* m = Py_TYPE(v)->tp_as_sequence;  // deque
+    return m && m->sq_length ? m->sq_length(v) : -1;
+}
+
+bool GuardSet::holds(const Guard& g, Fetcher& f) const {
+    if (g.kind == GuardKind::GlobalState) return g.state->check();
+    PyObject* v = f.fetch(g.source);
+    if (!v) {
+        PyErr_Clear();
+        return g.kind == GuardKind::Absent;
+    }
+    switch (g.kind) {
+    case GuardKind::Is: return v == g.expected.get();
+    case GuardKind::TypeIs: return reinterpret_cast<PyObject*>(Py_TYPE(v)) == g.expected.get();
+    case GuardKind::Equals: return same_constant(v, g.expected.get());
+    case GuardKind::Length: return length_of(v) == g.number;
+    case GuardKind::DictKeys: {
+        if (!PyDict_Check(v) || PyDict_GET_SIZE(v) != PyTuple_GET_SIZE(g.expected.get())) return false;
+        if (PyODict_CheckExact(v) || PyODict_Check(v)) {
+            Owned keys = Owned::steal(PySequence_List(v));
+            if (!keys) return PyErr_Clear(), false;
+            for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); ++i)
+                if (!same_constant(PyList_GET_ITEM(keys.get(), i), PyTuple_GET_ITEM(g.expected.get(), i))) return false;
+            return true;
+        }
+        Py_ssize_t pos = 0, i = 0;
+        PyObject *k, *item;
+        while (PyDict_Next(v, &pos, &k, &item))
+            if (!same_constant(k, PyTuple_GET_ITEM(g.expected.get(), i++))) return false;
+        return true;
+    }
+    case GuardKind::DictLacks: {
+        if (!PyDict_Check(v)) return false;
+        int r = PyDict_Contains(v, g.expected.get());
+        if (r < 0) PyErr_Clear();
+        return r == 0;
+    }
+    case GuardKind::SetEquals: {
+        if (!PyAnySet_Check(v) || PySet_GET_SIZE(v) != PySet_GET_SIZE(g.expected.get())) return false;
+        int r = PyObject_RichCompareBool(v, g.expected.get(), Py_EQ);
+        if (r < 0) PyErr_Clear();
+        return r > 0;
+    }
+    case GuardKind::Present: return true;
+    case GuardKind::Absent: return false;
+    case GuardKind::Tensor: return g.tensor->check(v);
+    case GuardKind::SameObject: return v == f.fetch(g.other);
+    case GuardKind::NotSameObject: return v != f.fetch(g.other);
+    case GuardKind::SameStorage: {
+        PyObject* o = f.fetch(g.other);
+        return o && tensor_bridge()->same_storage(v, o) == (g.number != 0);
+    }
+    case GuardKind::GlobalState: break;
+    }
+    return false;
+}
+
+int GuardSet::check(Fetcher& f) const {
+    for (size_t i = 0; i < guards_.size(); ++i)
+        if (!holds(guards_[i], f)) [[unlikely]]
+            return static_cast<int>(i);
+    return -1;
+}
+
+static std::string repr(PyObject* o) {
+    if (!o) return "nothing";
+    SavedError saved;
+    Owned s = Owned::steal(PyObject_Repr(o));
+    const char* c = s ? PyUnicode_AsUTF8(s.get()) : nullptr;
+    std::string out = c ? c : Py_TYPE(o)->tp_name;
+    PyErr_Clear();
+    return out.size() > 120 ? out.substr(0, 117) + "..." : out;
+}
+
+std::string GuardSet::text(int i, PyObject* names) const {
+    const Guard& g = guards_[static_cast<size_t>(i)];
+    std::string s = sources.describe(g.source, names);
+    switch (g.kind) {
+    case GuardKind::Is: return s + " is " + repr(g.expected.get());
+    case GuardKind::TypeIs: return "type(" + s + ") is " + reinterpret_cast<PyTypeObject*>(g.expected.get())->tp_name;
+    case GuardKind::Equals: return s + " == " + repr(g.expected.get());
+    case GuardKind::Length: return "len(" + s + ") == " + std::to_string(g.number);
+    case GuardKind::DictKeys: return "keys of " + s + " are " + repr(g.expected.get());
+    case GuardKind::DictLacks: return repr(g.expected.get()) + " not in " + s;
+    case GuardKind::SetEquals: return s + " == " + repr(g.expected.get());
+    case GuardKind::Present: return s + " exists";
+    case GuardKind::Absent: return s + " does not exist";
+    case GuardKind::Tensor: return s + ": " + g.tensor->text();
+    case GuardKind::SameObject: return s + " is " + sources.describe(g.other, names);
+    case GuardKind::NotSameObject: return s + " is not " + sources.describe(g.other, names);
+    case GuardKind::SameStorage: return s + (g.number ? " shares memory with " : " shares no memory with ") + sources.describe(g.other, names);
+    case GuardKind::GlobalState: return "torch's global state";
+    }
+    return s;
+}
+
+std::string GuardSet::explain(int i, Fetcher& f, PyObject* names) const {
+    const Guard& g = guards_[static_cast<size_t>(i)];
+    if (g.kind == GuardKind::GlobalState) return g.state->explain();
+    PyObject* v = f.fetch(g.source);
+    std::string s = sources.describe(g.source, names);
+    if (g.kind == GuardKind::Tensor) return s + ": " + (v ? g.tensor->explain(v) : "it no longer exists");
+    if (g.kind == GuardKind::TypeIs && v)
+        return s + ": expected type " + reinterpret_cast<PyTypeObject*>(g.expected.get())->tp_name + ", got " + Py_TYPE(v)->tp_name;
+    if (g.kind == GuardKind::Length && v)
+        return s + ": expected length " + std::to_string(g.number) + ", got " + std::to_string(length_of(v));
+    if (g.kind == GuardKind::Equals || g.kind == GuardKind::Is) return s + ": expected " + repr(g.expected.get()) + ", got " + repr(v);
+    return text(i, names) + ": no longer true";
+}
+
+}  // namespace braze::frontend

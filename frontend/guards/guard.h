@@ -1,0 +1,67 @@
+// Guards: what must hold at the start of a segment so that its graph may run. Each kind is written once: its check, its explanation and its
+// text form. Checking runs no Python code of the user.
+#pragma once
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "frontend/bridge_api.h"
+#include "frontend/source/source.h"
+
+namespace braze::frontend {
+
+enum class GuardKind : uint8_t {
+#define GUARD(e, text) e,
+#include "frontend/guards/guards.def"
+#undef GUARD
+};
+
+struct Guard {
+    GuardKind kind;
+    SourceId source = kNoSource;
+    SourceId other = kNoSource;         // SameObject, NotSameObject, SameStorage
+    Owned expected;                     // Is, TypeIs, Equals, DictKeys (tuple), DictLacks (key), SetEquals
+    Py_ssize_t number = 0;              // Length; SameStorage: 1 shares, 0 does not
+    std::unique_ptr<TensorGuard> tensor;
+    std::unique_ptr<GlobalStateGuard> state;
+};
+
+class GuardSet {
+  public:
+    SourceTable sources;
+
+    // Each adds a guard unless an equal one is there.
+    void is(SourceId s, PyObject* object);
+    void type_is(SourceId s, PyTypeObject* type);
+    void equals(SourceId s, PyObject* value);
+    void length(SourceId s, Py_ssize_t n);
+    void dict_keys(SourceId s, PyObject* keys_tuple);
+    void dict_lacks(SourceId s, PyObject* key);
+    void set_equals(SourceId s, PyObject* set);
+    void present(SourceId s);
+    void absent(SourceId s);
+    void same_object(SourceId a, SourceId b, bool same);
+    void same_storage(SourceId a, SourceId b, bool same);
+    void tensor(SourceId s, std::unique_ptr<TensorGuard> g);
+    void global_state(std::unique_ptr<GlobalStateGuard> g);
+
+    // Index of the first guard that fails, or -1.
+    int check(Fetcher& f) const;
+    // "L['x']: dtype: expected float32, got float64"
+    std::string explain(int guard, Fetcher& f, PyObject* local_names) const;
+    std::string text(int guard, PyObject* local_names) const;
+    const std::vector<Guard>& guards() const { return guards_; }
+
+  private:
+    bool add_once(GuardKind k, SourceId s, const void* what);
+    Guard& push(GuardKind k, SourceId s);
+    bool holds(const Guard& g, Fetcher& f) const;
+    std::vector<Guard> guards_;
+    std::unordered_set<std::string> seen_;
+};
+
+// Exact type and value, deep for tuples; NaN equals NaN, 0.0 differs from -0.0.
+bool same_constant(PyObject* a, PyObject* b);
+
+}  // namespace braze::frontend

@@ -1,0 +1,328 @@
+#include "frontend/interp/calls.h"
+
+#include <cstring>
+
+#include "frontend/cpython/trace_hooks.h"
+#include "frontend/interp/tensors.h"
+#include "frontend/segments/compiled.h"
+#include "frontend/segments/segment.h"
+
+namespace braze::frontend {
+
+static bool named(PyObject* o, const char* n) { return std::strcmp(Py_TYPE(o)->tp_name, n) == 0; }
+
+// A callable that C code will call back: Python functions are interpreted wherever they are called; C functions must be pure.
+static int check_callback(Tracer& t, PyObject* v) {
+    if (const CFunction* f = c_function(v)) {
+        if (f->policy != Policy::Pure && f->policy != Policy::Torch) return t.stop("unknown-c-function", f->name + " as a callback"), -1;
+    } else if (named(v, "functools.partial")) {
+        Owned inner = Owned::steal(PyObject_GetAttrString(v, "func"));
+        return inner ? check_callback(t, inner.get()) : -1;
+    } else if (PyFunction_Check(v)) {
+        return t.use_function(v);
+    }
+    return 0;
+}
+
+int read_arguments(Tracer& t, Args a, Py_ssize_t from) {
+    for (Py_ssize_t i = from; i < a.total(); ++i) {
+        PyObject* v = a.v[i];
+        if (is_primitive(v)) continue;
+        if (t.capture->is_fake(v)) {
+            t.touch(v);
+            continue;
+        }
+        if (std::strncmp(Py_TYPE(v)->tp_name, "numpy.", 6) == 0) return t.stop("unknown-c-function", "a call with a numpy array"), -1;
+        if (t.source_of(v) != kNoSource && PyIter_Check(v) && !is_python_class(Py_TYPE(v)))
+            return t.stop("iterator-from-before", type_name(Py_TYPE(v))), -1;
+        if (check_callback(t, v) < 0 || t.read_all(v) < 0) return -1;
+    }
+    return 0;
+}
+
+PyObject* finish_c_call(Tracer& t, PyObject* r) {
+    if (!r) return nullptr;
+    if (!is_primitive(r) && Py_REFCNT(r) == 1 && !t.is_tensor(r)) t.made(r);
+    return t.result(r);
+}
+
+static PyObject* vectorcall(PyObject* callable, Args a) {
+    return PyObject_Vectorcall(callable, a.v, static_cast<size_t>(a.n), a.kwnames);
+}
+
+static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args a, bool bound) {
+    // With the object the method is bound to as argument 0.
+    PyObject* self = nullptr;
+    if (bound) self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
+    Owned wrapper_self;
+    if (!self && Py_TYPE(callable) == &_PyMethodWrapper_Type) {
+        wrapper_self = Owned::steal(PyObject_GetAttrString(callable, "__self__"));
+        self = wrapper_self.get();
+    }
+    if (self && (PyModule_Check(self) || named(self, "PyCapsule"))) self = nullptr;
+    std::vector<PyObject*> all;
+    if (self && (wrapper_self || !PyType_Check(self))) all.push_back(self);
+    all.insert(all.end(), a.v, a.v + a.total());
+    Args with_self{all.data(), static_cast<Py_ssize_t>(all.size()) - (a.kwnames ? PyTuple_GET_SIZE(a.kwnames) : 0), a.kwnames};
+    switch (f.policy) {
+    case Policy::Unknown: return t.stop("unknown-c-function", f.name);
+    case Policy::Break: return t.stop(f.break_id, f.name);
+    case Policy::Special: return call_special(t, f, callable, with_self);
+    case Policy::Appends:
+    case Policy::Changes:
+        if (with_self.n < 1) return t.result(vectorcall(callable, a));
+        if (read_arguments(t, with_self, 1) < 0 || before_change(t, with_self.v[0], f.policy == Policy::Appends) < 0) return nullptr;
+        return finish_c_call(t, vectorcall(callable, a));
+    case Policy::Torch: {
+        size_t dot = f.name.rfind('.');
+        if (f.name.starts_with("torch._C.TensorBase.") || f.name.starts_with("torch._C._TensorBase.")) {
+            Owned n = Owned::steal(PyUnicode_FromString(f.name.c_str() + dot + 1));
+            if (with_self.n >= 1 && t.capture->is_fake(with_self.v[0])) {  // the table of forbidden names
+                Owned m = Owned::steal(tensor_attribute(t, with_self.v[0], n.get()));
+                if (!m) return nullptr;
+            }
+        }
+        if (read_arguments(t, with_self) < 0) return nullptr;
+        return finish_c_call(t, vectorcall(callable, a));
+    }
+    case Policy::Pure:
+        if (read_arguments(t, with_self) < 0) return nullptr;
+        return finish_c_call(t, vectorcall(callable, a));
+    }
+    return nullptr;
+}
+
+// type.__call__, in steps: the object is known to be fresh before its __init__ runs.
+PyObject* call_type(Tracer& t, PyTypeObject* type, Args a) {
+    if (type == &PyType_Type && a.total() == 1) return Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(a.v[0])));
+    PyTypeObject* base = type;
+    while (is_python_class(base) && base->tp_base) base = base->tp_base;
+    bool torch_tensor = std::strstr(base->tp_name, "TensorBase") != nullptr;
+    if (!torch_tensor && !c_type_allowed(base)) return t.stop("unknown-c-function", type_name(base) + "()");
+    if (base == type || type == &PySuper_Type || torch_tensor) {
+        if (read_arguments(t, a) < 0) return nullptr;
+        PyObject* r = PyObject_Vectorcall(reinterpret_cast<PyObject*>(type), a.v, static_cast<size_t>(a.n), a.kwnames);
+        if (r && !t.is_tensor(r)) t.made(r);
+        return t.result(r);
+    }
+    Owned args = Owned::steal(PyTuple_New(a.n)), kwargs;
+    if (!args) return nullptr;
+    for (Py_ssize_t i = 0; i < a.n; ++i) PyTuple_SET_ITEM(args.get(), i, Py_NewRef(a.v[i]));
+    if (a.kwnames) {
+        kwargs = Owned::steal(PyDict_New());
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a.kwnames); ++i)
+            if (PyDict_SetItem(kwargs.get(), PyTuple_GET_ITEM(a.kwnames, i), a.v[a.n + i]) < 0) return nullptr;
+    }
+    static PyObject *new_name = PyUnicode_InternFromString("__new__"), *init_name = PyUnicode_InternFromString("__init__");
+    t.type_attribute(type, new_name);
+    PyObject* init = t.type_attribute(type, init_name);
+    PyObject* object = type->tp_new(type, args.get(), kwargs.get());
+    if (!object || t.aborting) {
+        Py_XDECREF(object);
+        return nullptr;
+    }
+    if (!PyObject_TypeCheck(object, type)) return t.result(object);
+    if (t.source_of(object) == kNoSource) t.made(object);
+    if (init && !PyFunction_Check(init) && read_arguments(t, a) < 0) return Py_DECREF(object), nullptr;
+    if (Py_TYPE(object)->tp_init && Py_TYPE(object)->tp_init(object, args.get(), kwargs.get()) < 0) return Py_DECREF(object), nullptr;
+    return t.result(object);
+}
+
+static PyObject* call_partial(Tracer& t, PyObject* partial, Args a) {
+    static PyObject *n_func = PyUnicode_InternFromString("func"), *n_args = PyUnicode_InternFromString("args"),
+                    *n_kw = PyUnicode_InternFromString("keywords");
+    Owned fn = Owned::steal(get_attribute(t, partial, n_func)), pargs = Owned::steal(get_attribute(t, partial, n_args)),
+          kw = Owned::steal(get_attribute(t, partial, n_kw));
+    if (!fn || !pargs || !kw || t.read_all(pargs.get()) < 0 || t.read_all(kw.get()) < 0) return nullptr;
+    std::vector<Owned> values, names;
+    Py_ssize_t npos = 0;
+    for (; npos < PyTuple_GET_SIZE(pargs.get()); ++npos) {
+        values.push_back(Owned::steal(t.result(Py_NewRef(PyTuple_GET_ITEM(pargs.get(), npos)))));
+        if (!values.back()) return nullptr;
+    }
+    for (Py_ssize_t i = 0; i < a.n; ++i, ++npos) values.push_back(Owned::share(a.v[i]));
+    Owned merged = Owned::steal(PyDict_Copy(kw.get()));
+    for (Py_ssize_t i = 0; a.kwnames && i < PyTuple_GET_SIZE(a.kwnames); ++i)
+        PyDict_SetItem(merged.get(), PyTuple_GET_ITEM(a.kwnames, i), a.v[a.n + i]);
+    Owned kwnames = Owned::steal(PyTuple_New(PyDict_GET_SIZE(merged.get())));
+    Py_ssize_t pos = 0, i = 0;
+    PyObject *k, *v;
+    while (PyDict_Next(merged.get(), &pos, &k, &v)) {
+        PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(k));
+        values.push_back(Owned::steal(t.result(Py_NewRef(v))));
+        if (!values.back()) return nullptr;
+    }
+    std::vector<PyObject*> raw;
+    for (Owned& o : values) raw.push_back(o.get());
+    return call(t, fn.get(), {raw.data(), npos, i ? kwnames.get() : nullptr});
+}
+
+// Python code that is not traced: it runs for real, on fakes, because nothing of the user's program is in it. Logging that would say something is
+// an effect.
+static bool run_untraced(PyObject* fn, bool* emits) {
+    auto* f = reinterpret_cast<PyFunctionObject*>(fn);
+    PyObject* module = f->func_module;
+    const char* m = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : nullptr;
+    if (!m) return PyErr_Clear(), false;
+    *emits = std::strcmp(m, "warnings") == 0 || (std::strcmp(m, "logging") == 0 && PyUnicode_CompareWithASCIIString(f->func_name, "_log") == 0);
+    if (std::strcmp(m, "logging") == 0) return PyUnicode_CompareWithASCIIString(f->func_name, "isEnabledFor") == 0;
+    for (const std::string& p : settings().run_untraced)
+        if (std::strncmp(m, p.c_str(), p.size()) == 0 && (m[p.size()] == 0 || m[p.size()] == '.')) return true;
+    return false;
+}
+
+static std::string qualified_name(PyObject* fn) {
+    Owned q = Owned::steal(PyObject_GetAttrString(fn, "__qualname__"));
+    const char* c = q && PyUnicode_Check(q.get()) ? PyUnicode_AsUTF8(q.get()) : nullptr;
+    PyErr_Clear();
+    return c ? c : Py_TYPE(fn)->tp_name;
+}
+
+static PyObject* call_function(Tracer& t, PyObject* fn, Args a) {
+    PyObject* dict = reinterpret_cast<PyFunctionObject*>(fn)->func_dict;
+    for (const char* mark : {"_torchdynamo_disable", "_braze_disable"})
+        if (dict && PyDict_GetItemString(dict, mark) == Py_True) return t.stop("disabled", qualified_name(fn));
+    bool emits = false;
+    bool untraced = run_untraced(fn, &emits);
+    if (emits) return t.stop("io", qualified_name(fn));
+    if (t.use_function(fn) < 0) return nullptr;
+    if (!untraced) return t.result(vectorcall(fn, a));
+    int mode = bz_mode_set(BZ_OFF);
+    PyObject* r = vectorcall(fn, a);
+    bz_mode_set(mode);
+    return finish_c_call(t, r);
+}
+
+PyObject* call(Tracer& t, PyObject* callable, Args a) {
+    if (const FunctionRule* rule = function_rule(callable)) {
+        if (rule->constant) return rule->constant.new_reference();
+        return t.stop(rule->break_id.c_str(), qualified_name(callable));
+    }
+    if (PyObject* inner = compiled_target(callable)) return call(t, inner, a);  // a compiled function inside another is inlined
+    if (PyFunction_Check(callable)) return call_function(t, callable, a);
+    if (PyMethod_Check(callable)) {
+        std::vector<PyObject*> all{PyMethod_GET_SELF(callable)};
+        all.insert(all.end(), a.v, a.v + a.total());
+        return call(t, PyMethod_GET_FUNCTION(callable), {all.data(), a.n + 1, a.kwnames});
+    }
+    if (const CFunction* f = c_function(callable)) return call_c(t, *f, callable, a, true);
+    if (PyType_Check(callable)) {
+        auto* type = reinterpret_cast<PyTypeObject*>(callable);
+        static PyObject* call_name = PyUnicode_InternFromString("__call__");
+        PyTypeObject* meta = Py_TYPE(callable);
+        PyObject* m = meta == &PyType_Type ? nullptr : t.type_attribute(meta, call_name);
+        if (m && PyFunction_Check(m)) return t.result(vectorcall(callable, a));  // the metaclass decides, in Python
+        return call_type(t, type, a);
+    }
+    if (named(callable, "functools.partial")) return call_partial(t, callable, a);
+    if (named(callable, "functools._lru_cache_wrapper")) {  // a cache of what is traced anyway
+        Owned wrapped = Owned::steal(PyObject_GetAttrString(callable, "__wrapped__"));
+        return wrapped ? call(t, wrapped.get(), a) : nullptr;
+    }
+    if (named(callable, "staticmethod")) {
+        Owned inner = Owned::steal(PyObject_GetAttrString(callable, "__func__"));
+        return inner ? call(t, inner.get(), a) : nullptr;
+    }
+    if (named(callable, "operator.itemgetter") || named(callable, "operator.attrgetter")) {
+        CFunction f;
+        f.name = Py_TYPE(callable)->tp_name;
+        return call_special(t, f, callable, a);
+    }
+    if (named(callable, "instancemethod")) {
+        if (read_arguments(t, a) < 0) return nullptr;
+        return finish_c_call(t, vectorcall(callable, a));
+    }
+    if (is_python_class(Py_TYPE(callable))) {
+        static PyObject* call_name = PyUnicode_InternFromString("__call__");
+        PyObject* m = t.type_attribute(Py_TYPE(callable), call_name);
+        const char* tn = Py_TYPE(callable)->tp_name;
+        if (std::strcmp(tn, "OpOverload") == 0 || std::strcmp(tn, "OpOverloadPacket") == 0) {
+            if (read_arguments(t, a) < 0) return nullptr;
+            int mode = bz_mode_set(BZ_OFF);
+            PyObject* r = vectorcall(callable, a);
+            bz_mode_set(mode);
+            return finish_c_call(t, r);
+        }
+        if (m && PyFunction_Check(m)) {
+            std::vector<PyObject*> all{callable};
+            all.insert(all.end(), a.v, a.v + a.total());
+            return call(t, m, {all.data(), a.n + 1, a.kwnames});
+        }
+        if (m && PyMethod_Check(m)) return call(t, m, a);
+        return t.stop("unknown-c-function", type_name(Py_TYPE(callable)) + ".__call__");
+    }
+    if (!Py_TYPE(callable)->tp_call) return vectorcall(callable, a);  // raises TypeError
+    return t.stop("unknown-c-function", type_name(Py_TYPE(callable)) + " is called");
+}
+
+}  // namespace braze::frontend
+
+using namespace braze::frontend;
+
+extern "C" {
+
+PyObject* bz_call(bz_frame*, PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return nullptr;
+    return call(t, callable, {args, PyVectorcall_NARGS(nargsf), kwnames && PyTuple_GET_SIZE(kwnames) ? kwnames : nullptr});
+}
+
+PyObject* bz_call_ex(bz_frame*, PyObject* callable, PyObject* args, PyObject* kwargs) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return nullptr;
+    if (t.source_of(args) != kNoSource && t.read_all(args) < 0) return nullptr;
+    if (kwargs && t.source_of(kwargs) != kNoSource && t.read_all(kwargs) < 0) return nullptr;
+    std::vector<Owned> values;
+    std::vector<PyObject*> raw;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+        values.push_back(Owned::steal(t.result(Py_NewRef(PyTuple_GET_ITEM(args, i)))));
+        if (!values.back()) return nullptr;
+    }
+    Owned names;
+    if (kwargs && PyDict_GET_SIZE(kwargs)) {
+        names = Owned::steal(PyTuple_New(PyDict_GET_SIZE(kwargs)));
+        Py_ssize_t pos = 0, i = 0;
+        PyObject *k, *v;
+        while (PyDict_Next(kwargs, &pos, &k, &v)) {
+            if (!PyUnicode_Check(k)) {
+                PyErr_SetString(PyExc_TypeError, "keywords must be strings");
+                return nullptr;
+            }
+            PyTuple_SET_ITEM(names.get(), i++, Py_NewRef(k));
+            values.push_back(Owned::steal(t.result(Py_NewRef(v))));
+            if (!values.back()) return nullptr;
+        }
+    }
+    for (Owned& o : values) raw.push_back(o.get());
+    return call(t, callable, {raw.data(), PyTuple_GET_SIZE(args), names.get()});
+}
+
+PyObject* bz_import_name(bz_frame* f, PyObject* name, PyObject* fromlist, PyObject* level) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return nullptr;
+    long n = PyLong_AsLong(level);
+    if (n == 0) {
+        Owned m = Owned::steal(PyImport_GetModule(name));
+        if (!m) return t.stop("dynamic-import", PyUnicode_AsUTF8(name));
+    }
+    PyObject* locals = bz_frame_locals_mapping(f);
+    int mode = bz_mode_set(BZ_OFF);
+    PyObject* m = PyImport_ImportModuleLevelObject(name, bz_frame_globals(f), locals ? locals : Py_None, fromlist, static_cast<int>(n));
+    bz_mode_set(mode);
+    if (m && t.source_of(m) == kNoSource) t.know(m, t.guards.sources.constant(m));
+    return m;
+}
+
+PyObject* bz_import_from(PyObject* module, PyObject* name) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return nullptr;
+    PyObject* v = get_attribute(t, module, name);
+    if (v || t.aborting || !PyErr_ExceptionMatches(PyExc_AttributeError)) return v;
+    PyErr_Clear();
+    Owned full = Owned::steal(PyUnicode_FromFormat("%s.%U", PyModule_GetName(module), name));
+    PyObject* sub = full ? PyImport_GetModule(full.get()) : nullptr;
+    if (!sub && !PyErr_Occurred()) PyErr_Format(PyExc_ImportError, "cannot import name %R from '%s'", name, PyModule_GetName(module));
+    return sub;
+}
+
+}  // extern "C"

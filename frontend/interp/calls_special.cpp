@@ -1,0 +1,217 @@
+// C functions with a meaning of their own in a trace.
+#include <cstring>
+
+#include "frontend/cpython/trace_hooks.h"
+#include "frontend/interp/calls.h"
+#include "frontend/interp/tensors.h"
+
+namespace braze::frontend {
+
+namespace {
+
+PyObject* boolean(bool b) { return Py_NewRef(b ? Py_True : Py_False); }
+
+PyObject* run(Tracer& t, PyObject* callable, Args a) {
+    return t.result(PyObject_Vectorcall(callable, a.v, static_cast<size_t>(a.n), a.kwnames));
+}
+
+PyObject* do_len(Tracer& t, PyObject* callable, Args a) {
+    if (a.total() == 1) {
+        PyObject* v = a.v[0];
+        if (t.capture->is_fake(v)) t.touch(v);
+        if (t.read_length(v) < 0) return nullptr;
+        if (is_python_class(Py_TYPE(v))) {
+            static PyObject* n = PyUnicode_InternFromString("__len__");
+            t.type_attribute(Py_TYPE(v), n);
+        }
+    }
+    return run(t, callable, a);
+}
+
+PyObject* do_getattr(Tracer& t, PyObject* callable, Args a) {
+    if (a.kwnames || a.n < 2 || a.n > 3 || !PyUnicode_Check(a.v[1])) return run(t, callable, a);
+    PyObject* v = get_attribute(t, a.v[0], a.v[1]);
+    if (v || a.n == 2 || t.aborting || !PyErr_ExceptionMatches(PyExc_AttributeError)) return v;
+    PyErr_Clear();
+    return Py_NewRef(a.v[2]);
+}
+
+PyObject* do_hasattr(Tracer& t, PyObject* callable, Args a) {
+    if (a.kwnames || a.n != 2 || !PyUnicode_Check(a.v[1])) return run(t, callable, a);
+    Owned v = Owned::steal(get_attribute(t, a.v[0], a.v[1]));
+    if (v) return boolean(true);
+    if (t.aborting || !PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
+    PyErr_Clear();
+    return boolean(false);
+}
+
+PyObject* do_setattr(Tracer& t, PyObject* callable, Args a, bool deletes) {
+    if (a.kwnames || a.n != (deletes ? 2 : 3) || !PyUnicode_Check(a.v[1])) return run(t, callable, a);
+    if (store_attribute(t, a.v[0], a.v[1], deletes ? nullptr : a.v[2]) < 0) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* do_iter(Tracer& t, PyObject* callable, Args a) {
+    if (a.kwnames || a.n != 1) return run(t, callable, a);
+    return bz_get_iter(a.v[0]);
+}
+
+PyObject* do_next(Tracer& t, PyObject* callable, Args a) {
+    if (a.kwnames || a.n < 1 || a.n > 2) return run(t, callable, a);
+    if (!PyIter_Check(a.v[0])) return run(t, callable, a);
+    PyObject* v = bz_iter_next(a.v[0]);
+    if (v || t.aborting) return v;
+    if (PyErr_Occurred()) {
+        if (a.n != 2 || !PyErr_ExceptionMatches(PyExc_StopIteration)) return nullptr;
+        PyErr_Clear();
+    }
+    if (a.n == 2) return Py_NewRef(a.v[1]);
+    PyErr_SetNone(PyExc_StopIteration);
+    return nullptr;
+}
+
+PyObject* do_vars(Tracer& t, PyObject* callable, Args a) {
+    if (a.total() != 1) return t.stop("frame-inspection", "vars()");
+    static PyObject* n = PyUnicode_InternFromString("__dict__");
+    PyObject* d = get_attribute(t, a.v[0], n);
+    (void)callable;
+    return d;
+}
+
+PyObject* do_isinstance(Tracer& t, PyObject* callable, Args a) {
+    if (a.n == 2 && PyTuple_Check(a.v[1]) && t.read_all(a.v[1]) < 0) return nullptr;
+    return run(t, callable, a);
+}
+
+PyObject* do_id(Tracer& t, PyObject* callable, Args a) {
+    if (a.n == 1 && !t.is_fresh(a.v[0])) return t.stop("unknown-c-function", "id() of an object from before");
+    return run(t, callable, a);
+}
+
+PyObject* do_generic_getattr(Tracer& t, PyObject* callable, Args a) {
+    if (a.n != 2 || t.capture->is_fake(a.v[0]) || PyType_Check(a.v[0]) || PyModule_Check(a.v[0])) {
+        if (a.n == 2) return get_attribute(t, a.v[0], a.v[1]);
+        return run(t, callable, a);
+    }
+    return load_attribute(t, a.v[0], a.v[1], true);
+}
+
+PyObject* do_generic_setattr(Tracer& t, PyObject* callable, Args a, bool deletes) {
+    if (a.n != (deletes ? 2 : 3)) return run(t, callable, a);
+    if (t.capture->is_fake(a.v[0])) {
+        set_tensor_attribute(t, a.v[0], a.v[1], nullptr);
+        return nullptr;
+    }
+    if (store_generic(t, a.v[0], a.v[1], deletes ? nullptr : a.v[2]) < 0) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* do_type_setattr(Tracer& t, PyObject* callable, Args a) {
+    if (a.n != 3 || !PyType_Check(a.v[0])) return run(t, callable, a);
+    if (!t.is_fresh(a.v[0]) && t.journal.before_type_attribute(a.v[0], a.v[1]) < 0) return nullptr;
+    if (PyType_Type.tp_setattro(a.v[0], a.v[1], a.v[2]) < 0) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* do_dict_get(Tracer& t, PyObject* callable, Args a) {
+    if (a.kwnames || a.n < 2 || a.n > 3) return run(t, callable, a);
+    if (!PyDict_Contains(a.v[0], a.v[1])) {
+        if (bz_contains(a.v[0], a.v[1]) < 0) return nullptr;
+        return a.n == 3 ? Py_NewRef(a.v[2]) : Py_NewRef(Py_None);
+    }
+    return dict_item(t, a.v[0], a.v[1]);
+}
+
+PyObject* do_set_item(Tracer& t, Args a, bool deletes) {
+    if (a.n != (deletes ? 2 : 3)) return t.stop("unknown-c-function", "__setitem__");
+    if (t.capture->is_fake(a.v[1])) t.touch(a.v[1]);
+    if (set_raw_item(t, a.v[0], a.v[1], deletes ? nullptr : a.v[2]) < 0) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* do_generator(Tracer& t, const CFunction& f, PyObject* callable, Args a) {
+    if (a.n >= 1 && t.source_of(a.v[0]) != kNoSource) return t.stop("iterator-from-before", f.name);
+    if (read_arguments(t, a, 1) < 0) return nullptr;
+    if (PyCFunction_Check(callable)) {  // bound: without self
+        return t.result(PyObject_Vectorcall(callable, a.v + 1, static_cast<size_t>(a.n - 1), a.kwnames));
+    }
+    return run(t, callable, a);
+}
+
+// autograd.Function.apply: its forward runs as Python under the trace; its backward is lost, so no gradient may be wanted.
+PyObject* do_apply(Tracer& t, PyObject* callable, Args a) {
+    static PyObject* grad_enabled = [] {
+        Owned m = Owned::steal(PyImport_ImportModule("torch"));
+        return m ? PyObject_GetAttrString(m.get(), "is_grad_enabled") : nullptr;
+    }();
+    Owned on = Owned::steal(PyObject_CallNoArgs(grad_enabled));
+    if (on.get() == Py_True) return t.stop("autograd", "autograd.Function.apply");
+    if (read_arguments(t, a) < 0) return nullptr;
+    return finish_c_call(t, PyObject_Vectorcall(callable, a.v, static_cast<size_t>(a.n), a.kwnames));
+}
+
+// itemgetter and attrgetter read their operand one step at a time.
+PyObject* do_getter(Tracer& t, PyObject* getter, Args a, bool items) {
+    Owned state = Owned::steal(PyObject_CallMethod(getter, "__reduce__", nullptr));
+    if (!state || a.total() != 1) return t.stop("unknown-c-function", Py_TYPE(getter)->tp_name);
+    PyObject* keys = PyTuple_GET_ITEM(state.get(), 1);
+    Py_ssize_t n = PyTuple_GET_SIZE(keys);
+    Owned out = Owned::steal(PyTuple_New(n));
+    for (Py_ssize_t i = 0; i < n; ++i) {
+        PyObject* key = PyTuple_GET_ITEM(keys, i);
+        Owned v = Owned::share(a.v[0]);
+        if (items) {
+            v = Owned::steal(get_item(t, v.get(), key));
+        } else {
+            Owned dot = Owned::steal(PyUnicode_FromString(".")), parts = Owned::steal(PyUnicode_Split(key, dot.get(), -1));
+            for (Py_ssize_t k = 0; v && k < PyList_GET_SIZE(parts.get()); ++k)
+                v = Owned::steal(get_attribute(t, v.get(), PyList_GET_ITEM(parts.get(), k)));
+        }
+        if (!v) return nullptr;
+        if (n == 1) return v.release();
+        PyTuple_SET_ITEM(out.get(), i, v.release());
+    }
+    t.made(out.get());
+    return out.release();
+}
+
+}  // namespace
+
+PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a) {
+    const std::string& n = f.name;
+    if (n == "builtins.len") return do_len(t, callable, a);
+    if (n == "builtins.getattr") return do_getattr(t, callable, a);
+    if (n == "builtins.hasattr") return do_hasattr(t, callable, a);
+    if (n == "builtins.setattr") return do_setattr(t, callable, a, false);
+    if (n == "builtins.delattr") return do_setattr(t, callable, a, true);
+    if (n == "builtins.iter") return do_iter(t, callable, a);
+    if (n == "builtins.next") return do_next(t, callable, a);
+    if (n == "builtins.vars") return do_vars(t, callable, a);
+    if (n == "builtins.isinstance") return do_isinstance(t, callable, a);
+    if (n == "builtins.id") return do_id(t, callable, a);
+    if (n == "builtins.globals") return t.stop("frame-inspection", "globals()");
+    if (n == "object.__getattribute__" || n == "module.__getattribute__") return do_generic_getattr(t, callable, a);
+    if (n == "object.__setattr__") return do_generic_setattr(t, callable, a, false);
+    if (n == "object.__delattr__") return do_generic_setattr(t, callable, a, true);
+    if (n == "type.__setattr__") return do_type_setattr(t, callable, a);
+    if (n == "type.__call__") {
+        if (a.n < 1 || !PyType_Check(a.v[0])) return run(t, callable, a);
+        return call_type(t, reinterpret_cast<PyTypeObject*>(a.v[0]), {a.v + 1, a.n - 1, a.kwnames});
+    }
+    if (n == "dict.get") return do_dict_get(t, callable, a);
+    if (n == "dict.__getitem__" && a.n == 2) return dict_item(t, a.v[0], a.v[1]);
+    if (n == "dict.__contains__" && a.n == 2) {
+        int r = bz_contains(a.v[0], a.v[1]);
+        return r < 0 ? nullptr : boolean(r);
+    }
+    if (n == "list.__getitem__" && a.n == 2) return sequence_item(t, a.v[0], a.v[1]);
+    if (n.ends_with(".__setitem__")) return do_set_item(t, a, false);
+    if (n.ends_with(".__delitem__")) return do_set_item(t, a, true);
+    if (n.starts_with("generator.")) return do_generator(t, f, callable, a);
+    if (n == "torch._C._FunctionBase.apply") return do_apply(t, callable, a);
+    if (n == "operator.itemgetter") return do_getter(t, callable, a, true);
+    if (n == "operator.attrgetter") return do_getter(t, callable, a, false);
+    return t.stop("unknown-c-function", n);
+}
+
+}  // namespace braze::frontend

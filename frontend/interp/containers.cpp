@@ -1,0 +1,107 @@
+// Guards for containers that C code reads.
+#include "frontend/interp/tracer.h"
+
+namespace braze::frontend {
+
+static bool is_deque(PyObject* v) {
+    for (PyTypeObject* t = Py_TYPE(v); t; t = t->tp_base)
+        if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE))
+            return std::string(t->tp_name) == "collections.deque";
+    return false;
+}
+
+int Tracer::read_length(PyObject* v) {
+    SourceId s = source_of(v);
+    if (s == kNoSource || is_constant_value(v)) return 0;
+    if (!PyList_Check(v) && !PyTuple_Check(v) && !PyDict_Check(v) && !PyAnySet_Check(v) && !is_deque(v)) return 0;
+    Owned old = journal.original(v);
+    Py_ssize_t n = old ? PyObject_Length(old.get()) : PyObject_Length(v);
+    if (PyDict_Check(v)) n = old ? PyTuple_GET_SIZE(old.get()) : PyDict_GET_SIZE(v);
+    if (PyList_Check(v) && !old) n = PyList_GET_SIZE(v);
+    guards.length(s, n);
+    return 0;
+}
+
+int Tracer::read_all(PyObject* v, int level) {
+    if (!v || is_primitive(v)) return 0;
+    if (is_tensor(v)) {
+        touch(v);
+        return 0;
+    }
+    if (level > 8) return 0;
+    SourceId s = source_of(v);
+    bool container = PyList_Check(v) || PyTuple_Check(v) || PyDict_Check(v) || PyAnySet_Check(v) || is_deque(v);
+    if (s == kNoSource) {  // fresh: what it holds may be sourced
+        if (!container) return 0;
+        if (PyList_Check(v) || PyTuple_Check(v)) {
+            for (Py_ssize_t i = 0; i < Py_SIZE(v); ++i) {
+                PyObject* x = PyList_Check(v) ? PyList_GET_ITEM(v, i) : PyTuple_GET_ITEM(v, i);
+                if (x && !is_primitive(x) && read_all(x, level + 1) < 0) return -1;
+            }
+        } else if (PyDict_Check(v)) {
+            Py_ssize_t pos = 0;
+            PyObject *k, *x;
+            while (PyDict_Next(v, &pos, &k, &x))
+                if (!is_primitive(x) && read_all(x, level + 1) < 0) return -1;
+        }
+        return 0;
+    }
+    if (!container || is_constant_value(v) || guards.sources[s].kind == SourceKind::Const) {
+        // A constant object (a module's dict, a class's table) has no guard of its own: its contents count when they are read.
+        if (!container || is_constant_value(v)) return 0;
+    }
+    return note_container(v, s, level);
+}
+
+int Tracer::note_container(PyObject* v, SourceId s, int level) {
+    if (!read_.insert(v).second) return 0;
+    Owned old = journal.original(v);
+    SourceTable& t = guards.sources;
+    auto element = [&](PyObject* x, SourceId es) -> int {
+        if (note(x, es) < 0) return -1;
+        return is_primitive(x) || is_tensor(x) ? 0 : read_all(x, level + 1);
+    };
+    if (PyDict_Check(v)) {
+        Owned items = old ? old : Owned::steal(dict_items(v));
+        if (!items) return -1;
+        Py_ssize_t n = PyTuple_GET_SIZE(items.get());
+        Owned keys = Owned::steal(PyTuple_New(n));
+        for (Py_ssize_t i = 0; i < n; ++i) {
+            PyObject* k = PyTuple_GET_ITEM(PyTuple_GET_ITEM(items.get(), i), 0);
+            Py_INCREF(k);
+            PyTuple_SET_ITEM(keys.get(), i, k);
+        }
+        guards.dict_keys(s, keys.get());
+        for (Py_ssize_t i = 0; i < n; ++i) {
+            PyObject* pair = PyTuple_GET_ITEM(items.get(), i);
+            PyObject* x = PyTuple_GET_ITEM(pair, 1);
+            if (element(x, t.add(SourceKind::DictItem, s, PyTuple_GET_ITEM(pair, 0))) < 0) return -1;
+        }
+        return 0;
+    }
+    if (PyAnySet_Check(v)) {
+        PyObject* set = old ? old.get() : v;
+        Owned elements = Owned::steal(PySequence_List(set));
+        for (Py_ssize_t i = 0; elements && i < PyList_GET_SIZE(elements.get()); ++i) {
+            PyObject* x = PyList_GET_ITEM(elements.get(), i);
+            if (!is_constant_value(x) && !is_singleton(x)) {
+                stop("dynamic-value", "the elements of a set");
+                return -1;
+            }
+        }
+        guards.set_equals(s, set);
+        return 0;
+    }
+    PyObject* seq = old ? old.get() : v;
+    SourceKind kind = PyList_Check(v) ? SourceKind::ListItem : PyTuple_Check(v) ? SourceKind::TupleItem : SourceKind::DequeItem;
+    Owned list = Owned::steal(kind == SourceKind::DequeItem || old ? PySequence_List(seq) : nullptr);
+    Py_ssize_t n = list ? PyList_GET_SIZE(list.get()) : Py_SIZE(seq);
+    guards.length(s, n);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+        PyObject* x = list ? PyList_GET_ITEM(list.get(), i) : PyList_Check(seq) ? PyList_GET_ITEM(seq, i) : PyTuple_GET_ITEM(seq, i);
+        if (element(x, t.add(kind, s, nullptr, i)) < 0) return -1;
+    }
+    return 0;
+}
+
+}  // namespace braze::frontend

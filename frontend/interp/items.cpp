@@ -1,0 +1,332 @@
+// Items, operators, iteration.
+#include <cstring>
+
+#include "frontend/cpython/trace_hooks.h"
+#include "frontend/interp/tensors.h"
+#include "frontend/interp/tracer.h"
+
+namespace braze::frontend {
+
+static bool overrides(Tracer& t, PyObject* o, const char* method) {
+    if (!is_python_class(Py_TYPE(o))) return false;
+    Owned name = Owned::steal(PyUnicode_InternFromString(method));
+    PyObject* m = t.type_attribute(Py_TYPE(o), name.get());
+    return m && !(Py_TYPE(m) == &PyWrapperDescr_Type || Py_TYPE(m) == &PyMethodDescr_Type);
+}
+
+// A type of C code whose operators may do anything (arrays of other libraries).
+static bool foreign(PyObject* o) { return std::strncmp(Py_TYPE(o)->tp_name, "numpy.", 6) == 0; }
+
+PyObject* dict_item(Tracer& t, PyObject* dict, PyObject* key) {
+    SourceId s = t.source_of(dict);
+    if (t.read_all(key) < 0) return nullptr;
+    PyObject* v = PyDict_GetItemWithError(dict, key);
+    if (!v && PyErr_Occurred()) return nullptr;
+    bool changed = t.journal.changed_key(dict, key);
+    if (!v) {
+        if (s != kNoSource && !changed) {
+            if (is_constant_value(key) || is_singleton(key)) {
+                t.guards.dict_lacks(s, key);
+            } else if (t.read_all(dict) < 0) {
+                return nullptr;
+            }
+        }
+        PyObject* factory = nullptr;
+        if (std::strcmp(Py_TYPE(dict)->tp_name, "collections.defaultdict") == 0 || PyObject_HasAttrString((PyObject*)Py_TYPE(dict), "default_factory"))
+            factory = PyObject_GetAttrString(dict, "default_factory");
+        PyErr_Clear();
+        bool makes = factory && factory != Py_None;
+        Py_XDECREF(factory);
+        if (makes) {  // reading inserts
+            if (s == kNoSource && !t.is_fresh(dict)) return t.stop("unknown-object", "defaultdict");
+            if (s != kNoSource && t.journal.before_dict_key(dict, key, false, nullptr) < 0) return nullptr;
+            PyObject* r = PyObject_GetItem(dict, key);
+            if (r) t.made(r);
+            return t.result(r);
+        }
+        return t.result(PyObject_GetItem(dict, key));  // KeyError, or __missing__
+    }
+    if (s == kNoSource || changed) return t.result(Py_NewRef(v));
+    if (!is_constant_value(key) && !is_singleton(key)) {  // the key itself is an object of the program
+        if (t.read_all(dict) < 0) return nullptr;
+        return t.result(Py_NewRef(v));
+    }
+    return t.loaded(Py_NewRef(v), t.guards.sources.add(SourceKind::DictItem, s, key));
+}
+
+// By the base class's own code where a Python class might override it.
+static PyObject* raw_get(PyObject* seq, PyObject* key) {
+    if (!is_python_class(Py_TYPE(seq))) return PyObject_GetItem(seq, key);
+    return (PyList_Check(seq) ? PyList_Type : PyTuple_Type).tp_as_mapping->mp_subscript(seq, key);
+}
+
+PyObject* sequence_item(Tracer& t, PyObject* seq, PyObject* key) {
+    SourceId s = t.source_of(seq);
+    if (s == kNoSource || is_constant_value(seq)) return t.result(raw_get(seq, key));
+    if (t.journal.changed(seq) || !PyLong_CheckExact(key)) {
+        if (t.read_all(seq) < 0) return nullptr;
+        return t.result(raw_get(seq, key));
+    }
+    Py_ssize_t n = Py_SIZE(seq), i = PyLong_AsSsize_t(key);
+    if (i == -1 && PyErr_Occurred()) return nullptr;
+    if (i < 0 || i >= n) {
+        t.guards.length(s, n);
+        i += i < 0 ? n : 0;
+    }
+    PyObject* v = raw_get(seq, key);
+    if (!v) return nullptr;
+    return t.loaded(v, t.guards.sources.add(PyList_Check(seq) ? SourceKind::ListItem : SourceKind::TupleItem, s, nullptr, i));
+}
+
+PyObject* get_item(Tracer& t, PyObject* c, PyObject* key) {
+    if (t.capture->is_fake(c)) {
+        t.touch(c);
+        if (t.read_all(key) < 0) return nullptr;
+        return t.result(PyObject_GetItem(c, key));
+    }
+    if (foreign(c) || foreign(key)) return t.stop("unknown-c-function", type_name(Py_TYPE(c)) + "[]");
+    if (overrides(t, c, "__getitem__")) return t.result(PyObject_GetItem(c, key));
+    if (t.capture->is_fake(key)) t.touch(key);
+    if (PyDict_Check(c)) return dict_item(t, c, key);
+    if (PyList_Check(c) || PyTuple_Check(c)) return sequence_item(t, c, key);
+    if (PyType_Check(c)) return t.result(PyObject_GetItem(c, key));
+    if (t.read_all(c) < 0) return nullptr;
+    return t.result(PyObject_GetItem(c, key));
+}
+
+// Containers may be changed if the trace made them or can find them again.
+static int may_change(Tracer& t, PyObject* o) {
+    if (t.source_of(o) != kNoSource || t.is_fresh(o)) return 0;
+    t.stop("unknown-object", type_name(Py_TYPE(o)));
+    return -1;
+}
+
+int before_change(Tracer& t, PyObject* o, bool appends) {
+    if (may_change(t, o) < 0) return -1;
+    if (t.source_of(o) == kNoSource) return 0;
+    if (PyList_Check(o)) return appends ? t.journal.before_list_append(o) : t.read_all(o) < 0 ? -1 : t.journal.before_list(o);
+    if (t.read_all(o) < 0) return -1;
+    if (PyDict_Check(o)) return t.journal.before_dict(o);
+    if (PySet_Check(o)) return t.journal.before_set(o);
+    if (PyObject_HasAttrString(o, "maxlen")) return t.journal.before_deque(o);
+    PyErr_Clear();
+    t.stop("unknown-object", type_name(Py_TYPE(o)));
+    return -1;
+}
+
+int set_raw_item(Tracer& t, PyObject* c, PyObject* key, PyObject* value) {
+    if (PyDict_Check(c)) {
+        if (may_change(t, c) < 0) return -1;
+        SourceId s = t.source_of(c);
+        if (s != kNoSource) {
+            bool deletes = !value;
+            // Where a new key goes depends on what is there; whether it is new is an assumption.
+            if (PyODict_Check(c) || deletes || !PyUnicode_CheckExact(key)) {
+                if (t.guards.sources[s].kind != SourceKind::Const && t.read_all(c) < 0) return -1;
+            }
+            if (t.journal.before_dict_key(c, key, deletes, nullptr) < 0) return -1;
+        }
+        if (value) return dict_set(c, key, value);
+        return dict_delete(c, key);
+    }
+    if (before_change(t, c, false) < 0) return -1;
+    if (PyList_Check(c)) return PyList_Type.tp_as_mapping->mp_ass_subscript(c, key, value);
+    return value ? PyObject_SetItem(c, key, value) : PyObject_DelItem(c, key);
+}
+
+int set_item(Tracer& t, PyObject* c, PyObject* key, PyObject* value) {
+    auto store = [&] { return value ? PyObject_SetItem(c, key, value) : PyObject_DelItem(c, key); };
+    if (t.capture->is_fake(c)) {
+        t.touch(c);
+        if (t.read_all(key) < 0 || (value && t.read_all(value) < 0)) return -1;
+        return store();
+    }
+    if (foreign(c)) return t.stop("unknown-c-function", type_name(Py_TYPE(c)) + "[] ="), -1;
+    if (overrides(t, c, value ? "__setitem__" : "__delitem__")) return store();
+    if (PyType_Check(c)) return store();
+    return set_raw_item(t, c, key, value);
+}
+
+// Operators with operands that C code will read.
+static int use_operand(Tracer& t, PyObject* o) {
+    if (is_primitive(o)) return 0;
+    if (foreign(o)) return t.stop("unknown-c-function", "an operator of " + type_name(Py_TYPE(o))), -1;
+    if (t.capture->is_fake(o)) {
+        t.touch(o);
+        return 0;
+    }
+    return t.read_all(o);
+}
+
+}  // namespace braze::frontend
+
+using namespace braze::frontend;
+
+extern "C" {
+
+PyObject* bz_get_item(PyObject* c, PyObject* key) {
+    Tracer& t = *Tracer::current();
+    return t.begin_hook() ? get_item(t, c, key) : nullptr;
+}
+
+int bz_set_item(PyObject* c, PyObject* key, PyObject* value) {
+    Tracer& t = *Tracer::current();
+    return t.begin_hook() ? set_item(t, c, key, value) : -1;
+}
+
+PyObject* bz_binary_op(int op, PyObject* a, PyObject* b) {
+    static const binaryfunc ops[] = {
+        PyNumber_Add, PyNumber_And, PyNumber_FloorDivide, PyNumber_Lshift, PyNumber_MatrixMultiply, PyNumber_Multiply,
+        PyNumber_Remainder, PyNumber_Or, [](PyObject* x, PyObject* y) { return PyNumber_Power(x, y, Py_None); }, PyNumber_Rshift,
+        PyNumber_Subtract, PyNumber_TrueDivide, PyNumber_Xor, PyNumber_InPlaceAdd, PyNumber_InPlaceAnd, PyNumber_InPlaceFloorDivide,
+        PyNumber_InPlaceLshift, PyNumber_InPlaceMatrixMultiply, PyNumber_InPlaceMultiply, PyNumber_InPlaceRemainder, PyNumber_InPlaceOr,
+        [](PyObject* x, PyObject* y) { return PyNumber_InPlacePower(x, y, Py_None); }, PyNumber_InPlaceRshift, PyNumber_InPlaceSubtract,
+        PyNumber_InPlaceTrueDivide, PyNumber_InPlaceXor};
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return nullptr;
+    if (is_primitive(a) && is_primitive(b)) return ops[op](a, b);
+    if (use_operand(t, b) < 0) return nullptr;
+    constexpr int first_inplace = 13;
+    bool mutable_container = PyList_Check(a) || PyDict_Check(a) || PySet_Check(a);
+    if (op >= first_inplace && mutable_container && t.source_of(a) != kNoSource) {
+        if (before_change(t, a, PyList_Check(a) && op == first_inplace) < 0) return nullptr;
+    } else if (use_operand(t, a) < 0) {
+        return nullptr;
+    }
+    PyObject* r = ops[op](a, b);
+    if (r && r != a && r != b && Py_REFCNT(r) == 1) t.made(r);
+    return t.result(r);
+}
+
+PyObject* bz_unary_op(int opcode, PyObject* a) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook() || use_operand(t, a) < 0) return nullptr;
+    const char* n = bz_opcode_name(opcode);
+    return t.result(std::strcmp(n, "UNARY_NEGATIVE") == 0   ? PyNumber_Negative(a)
+                    : std::strcmp(n, "UNARY_POSITIVE") == 0 ? PyNumber_Positive(a)
+                                                            : PyNumber_Invert(a));
+}
+
+PyObject* bz_compare(PyObject* a, PyObject* b, int op) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return nullptr;
+    if (!is_primitive(a) || !is_primitive(b)) {
+        if (use_operand(t, a) < 0 || use_operand(t, b) < 0) return nullptr;
+        // The standard comparison of two objects is by identity.
+        if (Py_TYPE(a)->tp_richcompare == PyBaseObject_Type.tp_richcompare && !is_primitive(b)) bz_is(a, b);
+    }
+    return t.result(PyObject_RichCompare(a, b, op));
+}
+
+int bz_is(PyObject* a, PyObject* b) {
+    Tracer& t = *Tracer::current();
+    if (t.aborting) return -1;
+    if (!is_primitive(a) && !is_primitive(b) && a != b) {
+        SourceId sa = t.source_of(a), sb = t.source_of(b);
+        auto of_fake = [&](PyObject* o) {
+            for (GraphInput& in : t.inputs)
+                if (in.fake.get() == o) return in.source;
+            return kNoSource;
+        };
+        if (sa == kNoSource) sa = of_fake(a);
+        if (sb == kNoSource) sb = of_fake(b);
+        if (sa != kNoSource && sb != kNoSource) t.guards.same_object(sa, sb, false);
+    }
+    return a == b;
+}
+
+int bz_contains(PyObject* c, PyObject* v) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return -1;
+    if (foreign(c)) return t.stop("unknown-c-function", "in " + type_name(Py_TYPE(c))), -1;
+    t.touch(v);
+    if (PyDict_Check(c) && !overrides(t, c, "__contains__")) {
+        SourceId s = t.source_of(c);
+        int r = PyDict_Contains(c, v);
+        if (r >= 0 && s != kNoSource && !t.journal.changed_key(c, v)) {
+            if (!is_constant_value(v) && !is_singleton(v)) {
+                if (t.read_all(c) < 0) return -1;
+            } else if (r) {
+                t.guards.present(t.guards.sources.add(SourceKind::DictItem, s, v));
+            } else {
+                t.guards.dict_lacks(s, v);
+            }
+        }
+        return r;
+    }
+    if (t.read_all(c) < 0 || t.read_all(v) < 0) return -1;
+    int r = PySequence_Contains(c, v);
+    return t.aborting ? -1 : r;
+}
+
+int bz_truth(PyObject* v) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return -1;
+    if (is_primitive(v)) return PyObject_IsTrue(v);
+    if (t.capture->is_fake(v)) {
+        t.stop("data-dependent", "the truth of a tensor");
+        return -1;
+    }
+    if (foreign(v)) return t.stop("unknown-c-function", "bool(" + type_name(Py_TYPE(v)) + ")"), -1;
+    if (t.read_length(v) < 0) return -1;
+    if (is_python_class(Py_TYPE(v))) {  // what decides is an assumption about the class
+        static PyObject *b = PyUnicode_InternFromString("__bool__"), *l = PyUnicode_InternFromString("__len__");
+        if (!t.type_attribute(Py_TYPE(v), b)) t.type_attribute(Py_TYPE(v), l);
+    }
+    int r = PyObject_IsTrue(v);
+    return t.aborting ? -1 : r;
+}
+
+PyObject* bz_get_iter(PyObject* v) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return nullptr;
+    if (t.capture->is_fake(v)) {
+        t.touch(v);
+        return t.result(PyObject_GetIter(v));
+    }
+    if (foreign(v)) return t.stop("unknown-c-function", "iter(" + type_name(Py_TYPE(v)) + ")");
+    if (PyIter_Check(v)) return Py_NewRef(v);  // its own iterator; using it is judged in bz_iter_next
+    if (!overrides(t, v, "__iter__") && t.read_all(v) < 0) return nullptr;
+    PyObject* it = PyObject_GetIter(v);
+    if (it) t.made(it);
+    return t.result(it);
+}
+
+PyObject* bz_iter_next(PyObject* it) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return nullptr;
+    if (t.source_of(it) != kNoSource && !is_python_class(Py_TYPE(it))) return t.stop("iterator-from-before", type_name(Py_TYPE(it)));
+    PyObject* v = Py_TYPE(it)->tp_iternext(it);
+    if (v && PyTuple_CheckExact(v) && Py_REFCNT(v) <= 2) t.made(v);  // enumerate, zip, items reuse theirs
+    return t.result(v);
+}
+
+int bz_read_container(PyObject* c) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return -1;
+    if (foreign(c)) return t.stop("unknown-c-function", "reading " + type_name(Py_TYPE(c))), -1;
+    if (t.source_of(c) != kNoSource && PyIter_Check(c) && !is_python_class(Py_TYPE(c)))
+        return t.stop("iterator-from-before", type_name(Py_TYPE(c))), -1;
+    return t.read_all(c);
+}
+
+PyObject* bz_loaded_element(PyObject* v) { return Tracer::current()->result(Py_NewRef(v)); }
+
+PyObject* bz_format_value(PyObject* v, PyObject* spec, int conversion) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return nullptr;
+    if (!is_primitive(v)) {
+        if (t.capture->is_fake(v)) return t.stop("data-dependent", "a tensor is formatted");
+        if (foreign(v)) return t.stop("unknown-c-function", "format(" + type_name(Py_TYPE(v)) + ")");
+        if (t.read_all(v) < 0) return nullptr;
+    }
+    Owned text = conversion == 1   ? Owned::steal(PyObject_Str(v))
+                 : conversion == 2 ? Owned::steal(PyObject_Repr(v))
+                 : conversion == 3 ? Owned::steal(PyObject_ASCII(v))
+                                   : Owned::share(v);
+    if (!text) return nullptr;
+    if (!spec && PyUnicode_CheckExact(text.get())) return text.release();
+    return t.result(PyObject_Format(text.get(), spec));
+}
+
+}  // extern "C"

@@ -1,0 +1,219 @@
+// What the tracer knows about objects: sources, guards at reads, fakes for tensors.
+#include <cstring>
+
+#include "frontend/interp/tracer.h"
+
+namespace braze::frontend {
+
+bool is_primitive(PyObject* o) {
+    return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyUnicode_CheckExact(o) ||
+           PyBytes_CheckExact(o) || PyComplex_CheckExact(o) || o == Py_Ellipsis || o == Py_NotImplemented;
+}
+
+static bool type_is_named(PyObject* o, const char* name) { return std::strcmp(Py_TYPE(o)->tp_name, name) == 0; }
+
+bool is_constant_value(PyObject* o) {
+    if (is_primitive(o) || PyRange_Check(o)) return true;
+    if (PyTuple_CheckExact(o) || type_is_named(o, "torch.Size")) {
+        if (PyTuple_GET_SIZE(o) > 64) return false;
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
+            if (!is_constant_value(PyTuple_GET_ITEM(o, i))) return false;
+        return true;
+    }
+    if (PySlice_Check(o)) {
+        auto* s = reinterpret_cast<PySliceObject*>(o);
+        return is_primitive(s->start) && is_primitive(s->stop) && is_primitive(s->step);
+    }
+    if (PyFrozenSet_CheckExact(o)) {
+        Owned it = Owned::steal(PyObject_GetIter(o));
+        while (PyObject* x = it ? PyIter_Next(it.get()) : nullptr) {
+            bool ok = is_constant_value(x);
+            Py_DECREF(x);
+            if (!ok) return false;
+        }
+        return true;
+    }
+    return type_is_named(o, "torch.device") || type_is_named(o, "torch.finfo") || type_is_named(o, "torch.iinfo");
+}
+
+bool is_python_class(PyTypeObject* t) { return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE); }
+
+std::string type_name(PyTypeObject* t) { return t->tp_name; }
+
+bool is_singleton(PyObject* o) {
+    if (PyType_Check(o) || PyModule_Check(o) || PyCode_Check(o)) return true;
+    if (PyCFunction_Check(o)) {
+        PyObject* self = PyCFunction_GET_SELF(o);
+        return !self || PyModule_Check(self) || PyType_Check(self);
+    }
+    static const char* const names[] = {"method_descriptor",   "wrapper_descriptor", "classmethod_descriptor", "getset_descriptor",
+                                        "member_descriptor",   "torch.dtype",        "torch.layout",           "torch.memory_format",
+                                        "torch.qscheme",       "instancemethod",     "PyCapsule",              "_thread.lock",
+                                        "_thread.RLock",       "re.Pattern",         "types.GenericAlias",     "types.UnionType",
+                                        "functools._lru_cache_wrapper"};
+    for (const char* n : names)
+        if (type_is_named(o, n)) return true;
+    // enum members: their class's metaclass is EnumType
+    return std::strcmp(Py_TYPE(reinterpret_cast<PyObject*>(Py_TYPE(o)))->tp_name, "EnumType") == 0;
+}
+
+SourceId Tracer::source_of(PyObject* o) const {
+    auto it = identity_.find(o);
+    return it == identity_.end() ? kNoSource : it->second;
+}
+
+void Tracer::made(PyObject* o) {
+    if (is_primitive(o) || source_of(o) != kNoSource) return;
+    if (fresh_.insert(o).second) kept_.push_back(Owned::share(o));
+}
+
+void Tracer::know(PyObject* o, SourceId s) {
+    auto [it, inserted] = identity_.try_emplace(o, s);
+    if (inserted) {
+        kept_.push_back(Owned::share(o));
+    } else if (it->second != s && guards.sources[it->second].kind != SourceKind::Const) {
+        guards.same_object(s, it->second, true);
+    } else if (it->second != s) {
+        guards.is(s, o);
+    }
+}
+
+PyObject* Tracer::fake_for(PyObject* real, SourceId s) {
+    auto it = input_of_.find(real);
+    if (it != input_of_.end()) {
+        if (s != kNoSource) know(real, s);
+        return inputs[static_cast<size_t>(it->second)].fake.new_reference();
+    }
+    if (s == kNoSource) s = source_of(real);
+    if (s == kNoSource) return stop("dynamic-value", "a tensor without a path");
+    int id = static_cast<int>(inputs.size());
+    uint64_t dims = dynamic_.any() ? dynamic_.dims_of(guards.sources.describe(s)) : 0;
+    PyObject* fake = capture->fake_input(real, id, dims);
+    if (!fake) return aborting ? nullptr : stop("unsupported-tensor", Py_TYPE(real)->tp_name);
+    know(real, s);
+    guards.type_is(s, Py_TYPE(real));
+    inputs.push_back({s, Owned::share(real), Owned::steal(fake)});
+    input_of_.emplace(real, id);
+    Py_INCREF(fake);
+    return fake;
+}
+
+PyObject* Tracer::loaded(PyObject* v, SourceId s) {
+    if (!v) return nullptr;
+    if (is_tensor(v)) {
+        if (capture->is_fake(v)) return v;
+        PyObject* fake = fake_for(v, s);
+        Py_DECREF(v);
+        return fake;
+    }
+    if (note(v, s) < 0) {
+        Py_DECREF(v);
+        return nullptr;
+    }
+    return v;
+}
+
+int Tracer::note(PyObject* v, SourceId s) {
+    if (s == kNoSource) return 0;
+    if (is_primitive(v)) {
+        guards.equals(s, v);
+        return 0;
+    }
+    if (is_tensor(v)) {
+        if (!capture->is_fake(v)) {
+            know(v, s);
+            guards.type_is(s, Py_TYPE(v));
+        }
+        return 0;
+    }
+    if (guards.sources[s].kind == SourceKind::Const) {
+        identity_.try_emplace(v, s);
+        return 0;
+    }
+    auto known = identity_.find(v);
+    if (known != identity_.end() && known->second == s) return 0;
+    if (is_singleton(v)) {
+        guards.is(s, v);
+        if (known == identity_.end()) know(v, guards.sources.constant(v));
+        return 0;
+    }
+    if (is_constant_value(v)) {
+        guards.equals(s, v);
+        know(v, s);
+        return 0;
+    }
+    guards.type_is(s, Py_TYPE(v));
+    know(v, s);
+    if (PyFunction_Check(v)) {
+        SourceId code = guards.sources.add(SourceKind::FunctionCode, s, nullptr);
+        guards.is(code, reinterpret_cast<PyFunctionObject*>(v)->func_code);
+    } else if (PyMethod_Check(v)) {
+        if (note(PyMethod_GET_SELF(v), guards.sources.add(SourceKind::MethodSelf, s, nullptr)) < 0) return -1;
+        return note(PyMethod_GET_FUNCTION(v), guards.sources.add(SourceKind::MethodFunction, s, nullptr));
+    }
+    return 0;
+}
+
+PyObject* Tracer::result(PyObject* v) {
+    if (!v) return nullptr;
+    if (aborting) {
+        Py_DECREF(v);
+        return nullptr;
+    }
+    if (!is_primitive(v) && is_tensor(v) && !capture->is_fake(v)) {
+        PyObject* fake = fake_for(v, kNoSource);
+        Py_DECREF(v);
+        return fake;
+    }
+    return v;
+}
+
+int Tracer::use_function(PyObject* fn) {
+    auto* f = reinterpret_cast<PyFunctionObject*>(fn);
+    SourceId s = source_of(fn);
+    if (s == kNoSource) return 0;
+    SourceTable& t = guards.sources;
+    if (f->func_defaults) {
+        SourceId d = t.add(SourceKind::FunctionDefaults, s, nullptr);
+        guards.length(d, PyTuple_GET_SIZE(f->func_defaults));
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(f->func_defaults); ++i)
+            if (note(PyTuple_GET_ITEM(f->func_defaults, i), t.add(SourceKind::TupleItem, d, nullptr, i)) < 0) return -1;
+    }
+    if (f->func_kwdefaults) {
+        SourceId d = t.add(SourceKind::FunctionKwDefaults, s, nullptr);
+        Py_ssize_t pos = 0;
+        PyObject *k, *v;
+        while (PyDict_Next(f->func_kwdefaults, &pos, &k, &v))
+            if (note(v, t.add(SourceKind::DictItem, d, k)) < 0) return -1;
+    }
+    for (Py_ssize_t i = 0; f->func_closure && i < PyTuple_GET_SIZE(f->func_closure); ++i)
+        know(PyTuple_GET_ITEM(f->func_closure, i), t.add(SourceKind::FunctionClosure, s, nullptr, i));
+    return 0;
+}
+
+SourceId Tracer::type_source(PyTypeObject* t) {
+    auto* o = reinterpret_cast<PyObject*>(t);
+    SourceId s = guards.sources.constant(o);
+    identity_.try_emplace(o, s);
+    return s;
+}
+
+PyObject* Tracer::type_attribute(PyTypeObject* t, PyObject* name) {
+    PyObject* v = bz_type_lookup(t, name);
+    if (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) return v;
+    if (journal.changed_slot(reinterpret_cast<PyObject*>(t), name)) return v;
+    SourceId s = guards.sources.add(SourceKind::TypeAttribute, type_source(t), name);
+    if (!v) {
+        guards.absent(s);
+        return nullptr;
+    }
+    if (is_primitive(v)) return v;  // guarded by whoever uses the value
+    // Descriptors and functions count by identity; other values are guarded when they are read.
+    if (Py_TYPE(v)->tp_descr_get || is_singleton(v)) {
+        guards.is(s, v);
+        if (source_of(v) == kNoSource) know(v, guards.sources.constant(v));
+    }
+    return v;
+}
+
+}  // namespace braze::frontend

@@ -1,0 +1,20 @@
+// Attributes and methods of fake tensors: which may be used inside a graph.
+#pragma once
+#include "frontend/interp/tracer.h"
+
+namespace braze::frontend {
+
+PyObject* tensor_attribute(Tracer& t, PyObject* fake, PyObject* name);  // new reference
+int set_tensor_attribute(Tracer& t, PyObject* fake, PyObject* name, PyObject* value);
+PyObject* get_attribute(Tracer& t, PyObject* owner, PyObject* name);
+PyObject* load_attribute(Tracer& t, PyObject* owner, PyObject* name, bool generic);
+int store_attribute(Tracer& t, PyObject* owner, PyObject* name, PyObject* value);
+int store_generic(Tracer& t, PyObject* owner, PyObject* name, PyObject* value);
+PyObject* dict_item(Tracer& t, PyObject* dict, PyObject* key);
+PyObject* sequence_item(Tracer& t, PyObject* seq, PyObject* key);
+int set_raw_item(Tracer& t, PyObject* container, PyObject* key, PyObject* value);
+int before_change(Tracer& t, PyObject* o, bool appends);
+PyObject* get_item(Tracer& t, PyObject* container, PyObject* key);
+int set_item(Tracer& t, PyObject* container, PyObject* key, PyObject* value);
+
+}  // namespace braze::frontend

@@ -1,0 +1,180 @@
+#include "frontend/interp/tracer.h"
+
+namespace braze::frontend {
+
+PyObject* abort_exception = nullptr;
+
+static thread_local Tracer* g_current = nullptr;
+
+Tracer* Tracer::current() { return g_current; }
+
+int tracer_init() {
+    // Not a subclass of Exception: code that catches Exception in C must not take it for its own.
+    abort_exception = PyErr_NewException("braze._C.TraceAborted", PyExc_BaseException, nullptr);
+    return abort_exception ? 0 : -1;
+}
+
+static std::string utf8(PyObject* s) {
+    const char* c = s && PyUnicode_Check(s) ? PyUnicode_AsUTF8(s) : nullptr;
+    if (!c) PyErr_Clear();
+    return c ? c : "?";
+}
+
+Tracer::Tracer(PyObject* function, PyObject* const* state, int n_state, int nlocals, bool at_start, long forced_event,
+               const DynamicHints& dynamic)
+    : function_(Owned::share(function)), nlocals_(nlocals), dynamic_(dynamic), forced_event_(forced_event), outer_(g_current) {
+    for (int i = 0; i < n_state; ++i) {
+        Py_XINCREF(state[i]);
+        state_.push_back(state[i]);
+    }
+    CaptureOptions options;
+    options.dynamic = dynamic.any();
+    options.on_real_tensor = [this](PyObject* real) -> PyObject* {
+        PyObject* fake = fake_for(real, kNoSource);
+        Py_XDECREF(fake);  // the input keeps it
+        return fake;
+    };
+    options.on_break = [this](const char* id, const std::string& detail) { stop(id, detail); };
+    options.current_line = [this] { return user_line(); };
+    g_current = this;
+    guards.global_state(tensor_bridge()->state_guard());
+    SourceId fn = guards.sources.add(SourceKind::Function, kNoSource, nullptr);
+    auto* f = reinterpret_cast<PyFunctionObject*>(function);
+    guards.is(guards.sources.add(SourceKind::FunctionGlobals, fn, nullptr), f->func_globals);
+    if (at_start) {  // the closure's cells are copied into the frame by its first instruction
+        know(function, fn);
+        for (Py_ssize_t i = 0; f->func_closure && i < PyTuple_GET_SIZE(f->func_closure); ++i)
+            know(PyTuple_GET_ITEM(f->func_closure, i), guards.sources.add(SourceKind::FunctionClosure, fn, nullptr, i));
+    }
+    capture = tensor_bridge()->begin_capture(std::move(options));
+}
+
+Tracer::~Tracer() {
+    inputs.clear();
+    capture.reset();
+    g_current = outer_;
+    for (PyObject* o : state_) Py_XDECREF(o);
+}
+
+std::string Tracer::user_line() const {
+    bz_frame* f = bz_frame_top();
+    if (!f) return "?";
+    PyCodeObject* co = bz_frame_code(f);
+    return utf8(co->co_filename) + ":" + std::to_string(bz_frame_line(f)) + " in " + utf8(co->co_name);
+}
+
+std::nullptr_t Tracer::stop(const char* id, const std::string& detail) {
+    if (!aborting) {
+        aborting = true;
+        Break b;
+        b.id = id;
+        b.detail = detail;
+        if (bz_frame* f = bz_frame_top()) {
+            PyCodeObject* co = bz_frame_code(f);
+            b.file = utf8(co->co_filename);
+            b.line = bz_frame_line(f);
+            b.function = utf8(co->co_name);
+        }
+        reason = std::move(b);
+        clean = depth == 1 && mark_.ops == capture->op_count() && mark_.changes == journal.size() && mark_.frames == frames;
+    }
+    if (!PyErr_Occurred()) PyErr_SetString(abort_exception, "the trace stops here");
+    return nullptr;
+}
+
+bool Tracer::begin_hook() {
+    if (aborting) {
+        if (!PyErr_Occurred()) PyErr_SetString(abort_exception, "the trace stops here");
+        return false;
+    }
+    if (depth != 1) return true;
+    mark_ = {capture->op_count(), journal.size(), frames};
+    if (++root_event == forced_event_) {
+        stop("internal", "repeated");  // the caller knows the real reason from the first time
+        return false;
+    }
+    if (mark_.ops > limits.max_ops) {
+        stop("loop-too-long", std::to_string(mark_.ops) + " operators");
+        return false;
+    }
+    return true;
+}
+
+}  // namespace braze::frontend
+
+using braze::frontend::Tracer;
+
+extern "C" {
+
+bool bz_aborting(void) {
+    Tracer* t = Tracer::current();
+    return t && t->aborting;
+}
+
+int bz_frame_enter(bz_frame* f, bool is_root) {
+    Tracer& t = *Tracer::current();
+    t.depth++;
+    t.frames++;
+    if (is_root) return 0;
+    if (t.depth > 900) {
+        t.stop("internal", "calls nested too deeply");
+        return -1;
+    }
+    // Arguments that C code took from sourced containers, or defaults: real tensors become fakes.
+    PyObject** locals = bz_frame_localsplus(f);
+    PyCodeObject* co = bz_frame_code(f);
+    int n = co->co_argcount + co->co_kwonlyargcount + !!(co->co_flags & CO_VARARGS) + !!(co->co_flags & CO_VARKEYWORDS);
+    if (bz_frame_is_generator(f)) n = bz_code_nlocalsplus(co);
+    for (int i = 0; i < n; ++i) {
+        PyObject* v = locals[i];
+        if (!v || braze::frontend::is_primitive(v) || !t.is_tensor(v) || t.capture->is_fake(v)) continue;
+        PyObject* fake = t.fake_for(v, braze::frontend::kNoSource);
+        if (!fake) return -1;
+        locals[i] = fake;
+        Py_DECREF(v);
+    }
+    if (bz_frame_is_generator(f)) return 0;
+    int at = co->co_argcount + co->co_kwonlyargcount;
+    if (co->co_flags & CO_VARARGS) t.made(locals[at++]);
+    if (co->co_flags & CO_VARKEYWORDS) t.made(locals[at]);
+    return 0;
+}
+
+void bz_frame_exit(bz_frame*, PyObject*) { Tracer::current()->depth--; }
+
+int bz_backward_jump(bz_frame*) {
+    Tracer& t = *Tracer::current();
+    if (t.aborting) return -1;
+    if (++t.backward_jumps > t.limits.max_backward_jumps) {
+        t.stop("loop-too-long", "a loop without tensor operations");
+        return -1;
+    }
+    return 0;
+}
+
+PyObject* bz_load_fast_root(bz_frame*, int i, PyObject* value) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return nullptr;
+    if (i < t.state_size() && t.state()[i] == value) return t.loaded(Py_NewRef(value), t.guards.sources.local(i));
+    return t.result(Py_NewRef(value));
+}
+
+int bz_mutate_container(PyObject* container) {
+    Tracer& t = *Tracer::current();
+    if (t.source_of(container) == braze::frontend::kNoSource) return 0;
+    t.stop("unknown-object", "a comprehension that began before");
+    return -1;
+}
+
+int bz_made(PyObject* fresh) {
+    Tracer::current()->made(fresh);
+    return 0;
+}
+
+int bz_unsupported(const char* what) {
+    Tracer& t = *Tracer::current();
+    t.stop("opcode", what);
+    return -1;
+}
+
+}  // extern "C"

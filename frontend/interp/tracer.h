@@ -1,0 +1,136 @@
+// One trace of one segment on one thread: what is known about every object the traced code meets.
+//
+// Objects are real. One that existed before the trace is *sourced* once it was reached: `identity_` maps it to its Source. Reading a value
+// without identity (int, str, None, ...) from a sourced object guards it at once; an object with identity gets a guard on its type and a
+// place in the map, and whatever is read from it later is guarded then. Everything else is *fresh*. Real tensors never reach the
+// traced code: a read yields the fake that stands for them.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "frontend/breaks/breaks.h"
+#include "frontend/bridge_api.h"
+#include "frontend/cpython/api.h"
+#include "frontend/effects/journal.h"
+#include "frontend/guards/guard.h"
+
+namespace braze::frontend {
+
+struct GraphInput {
+    SourceId source;
+    Owned real, fake;
+};
+
+// What earlier calls showed to vary, by the source's description: sizes that become symbols.
+struct DynamicHints {
+    std::unordered_map<std::string, uint64_t> dims;
+    bool all = false;
+    uint64_t dims_of(const std::string& source) const {
+        auto it = dims.find(source);
+        return all ? ~uint64_t{0} : it == dims.end() ? 0 : it->second;
+    }
+    bool any() const { return all || !dims.empty(); }
+};
+
+struct TraceLimits {
+    int max_ops = 20000;
+    int max_backward_jumps = 1000000;
+};
+
+class Tracer {
+  public:
+    // state: localsplus and stack at the start. forced_event: break before that root event (see begin_root_event), -1: none.
+    Tracer(PyObject* function, PyObject* const* state, int n_state, int nlocals, bool at_start, long forced_event,
+           const DynamicHints& dynamic);
+    ~Tracer();
+    static Tracer* current();  // of this thread, or nullptr
+
+    GuardSet guards;
+    Journal journal;
+    std::unique_ptr<Capture> capture;
+    std::vector<GraphInput> inputs;
+    TraceLimits limits;
+
+    // ---- breaks
+    bool aborting = false;
+    std::optional<Break> reason;
+    bool clean = true;         // nothing happened between the start of the root's instruction and the break
+    long root_event = 0;       // hooks of the root frame so far: where to stop when the trace is repeated
+    // Sets the abort exception. Always returns nullptr.
+    std::nullptr_t stop(const char* id, const std::string& detail);
+    // Called by each hook; false: aborting.
+    bool begin_hook();
+
+    // ---- knowledge
+    SourceId source_of(PyObject* o) const;
+    bool is_fresh(PyObject* o) const { return fresh_.contains(o); }
+    void made(PyObject* fresh);
+    // Remembers that `o` is reached by `s`; a second way to the same object becomes a guard.
+    void know(PyObject* o, SourceId s);
+    // A value was read from `s`: guards it or knows it; a real tensor becomes its fake. Takes and returns a reference; nullptr: break or error.
+    PyObject* loaded(PyObject* owned, SourceId s);
+    // The same without handing the value to the program: an element of a container that C code is going to see. 0 or -1.
+    int note(PyObject* v, SourceId s);
+    // Whatever C code returned: real tensors become fakes. Takes a reference.
+    PyObject* result(PyObject* owned);
+    PyObject* fake_for(PyObject* real, SourceId s);  // new reference
+    // Guards all that C code can see in a container (recursively) and touches fakes. 0 or -1.
+    int read_all(PyObject* v, int depth = 0);
+    int read_length(PyObject* v);
+    // Which fakes were used by an operator or asked for metadata.
+    void touch(PyObject* v) {
+        if (capture->is_fake(v)) capture->touch(v);
+    }
+    bool is_tensor(PyObject* v) const { return tensor_bridge()->is_tensor(v); }
+    // Attribute of a class as found along the MRO, guarded against the class being changed. Borrowed or nullptr.
+    PyObject* type_attribute(PyTypeObject* t, PyObject* name);
+    SourceId type_source(PyTypeObject* t);
+    // A Python function is about to run: its code and defaults are assumptions.
+    int use_function(PyObject* function);
+
+    uint64_t dims_of(SourceId s) const { return dynamic_.any() ? dynamic_.dims_of(guards.sources.describe(s)) : 0; }
+
+    int depth = 0;             // traced frames active
+    uint64_t frames = 0;       // entered so far
+    int backward_jumps = 0;
+    std::string user_line() const;
+
+    PyObject* const* state() const { return state_.data(); }
+    int state_size() const { return static_cast<int>(state_.size()); }
+    int nlocals() const { return nlocals_; }
+    PyObject* function() const { return function_.get(); }
+
+  private:
+    int note_container(PyObject* v, SourceId s, int depth);
+    Owned function_;
+    std::vector<PyObject*> state_;  // owned
+    int nlocals_;
+    const DynamicHints& dynamic_;
+    long forced_event_;
+    std::unordered_map<PyObject*, SourceId> identity_;
+    std::unordered_set<PyObject*> fresh_;
+    std::unordered_map<PyObject*, int> input_of_;
+    std::unordered_set<PyObject*> read_;  // containers that are guarded as a whole
+    std::vector<Owned> kept_;             // or an id could be used again
+    struct Mark { int ops; size_t changes; uint64_t frames; } mark_{};
+    Tracer* outer_;
+};
+
+// None, bool, int, float, complex, str, bytes, ...: compared by value, may be shared by chance.
+bool is_primitive(PyObject* o);
+// A tuple, frozenset, range, slice, torch.Size, ... made of primitives only.
+bool is_constant_value(PyObject* o);
+// Classes, modules, builtin functions, code, dtypes, enum members: one object for ever, guarded by identity.
+bool is_singleton(PyObject* o);
+bool is_python_class(PyTypeObject* t);  // made by a class statement
+// Type's qualified name "module.name".
+std::string type_name(PyTypeObject* t);
+
+extern PyObject* abort_exception;  // the Python exception class that carries a break through C code
+int tracer_init();
+
+}  // namespace braze::frontend

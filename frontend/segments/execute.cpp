@@ -1,0 +1,210 @@
+// Runs real frames as segments.
+#include "frontend/segments/execute.h"
+
+#include <cstring>
+
+#include "frontend/cpython/api.h"
+
+namespace braze::frontend {
+
+static thread_local Unit* g_unit = nullptr;
+Unit* current_unit() { return g_unit; }
+Unit* set_current_unit(Unit* u) { return std::exchange(g_unit, u); }
+
+Unit::~Unit() {
+    for (auto& [co, state] : codes) Py_DECREF(co);
+}
+
+CodeState& Unit::code(PyCodeObject* co) {
+    auto [it, fresh] = codes.try_emplace(co);
+    if (fresh) {
+        Py_INCREF(co);
+        const char* file = PyUnicode_AsUTF8(co->co_filename);
+        if (!file) {
+            PyErr_Clear();
+            file = "";
+        }
+        CodeState& s = it->second;
+        s.skip = (co->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) || !(co->co_flags & CO_OPTIMIZED) || std::strncmp(file, "<frozen", 7) == 0;
+        for (const std::string& p : settings().stdlib_prefixes)
+            if (std::strncmp(file, p.c_str(), p.size()) == 0 && !std::strstr(file, "site-packages")) s.skip = true;
+        if (const char* torch = std::strstr(file, "/torch/"))
+            if (std::strncmp(torch, "/torch/nn/", 10) != 0 && std::strstr(file, "site-packages/torch/")) s.skip = true;
+    }
+    return it->second;
+}
+
+static std::string code_name(PyCodeObject* co) {
+    const char *f = PyUnicode_AsUTF8(co->co_filename), *n = PyUnicode_AsUTF8(co->co_name);
+    return std::string(n ? n : "?") + " (" + (f ? f : "?") + ":" + std::to_string(co->co_firstlineno) + ")";
+}
+
+// Why the most recent segment did not fit, and which sizes varied.
+static std::string note_miss(Position& pos, const Roots& roots, PyCodeObject* co) {
+    if (pos.segments.empty()) return "";
+    std::string why;
+    PyObject* names = PyObject_GetAttrString(reinterpret_cast<PyObject*>(co), "co_varnames");
+    for (auto& s : pos.segments) {
+        Fetcher f(s->guards.sources, roots);
+        int g = s->guards.check(f);
+        if (g < 0) continue;
+        if (why.empty()) why = s->guards.explain(g, f, names);
+        // Sizes that differ while all else agrees become symbols at the next trace.
+        if (settings().automatic_dynamic) {
+            for (const Guard& x : s->guards.guards()) {
+                if (x.kind != GuardKind::Tensor) continue;
+                PyObject* v = f.fetch(x.source);
+                uint64_t dims = v ? x.tensor->changed_dims(v) : 0;
+                if (dims) pos.dynamic.dims[s->guards.sources.describe(x.source)] |= dims;
+            }
+        }
+    }
+    Py_XDECREF(names);
+    PyErr_Clear();
+    return why;
+}
+
+Lookup find_or_trace(Unit& u, CodeState& cs, PyObject* function, int at, const Roots& roots, RunResult& out) {
+    auto* co = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(function)->func_code);
+    Position& pos = cs.positions[at];
+    if (pos.eager) return Lookup::Eager;
+    if (pos.step) return Lookup::Step;
+    for (size_t i = 0; i < pos.segments.size(); ++i) {
+        std::shared_ptr<Segment> s = pos.segments[i];
+        int failed = -1;
+        out = run_segment(*s, roots, &failed);
+        if (out.kind == RunResult::Miss) continue;
+        if (i && i < pos.segments.size()) std::swap(pos.segments[0], pos.segments[i]);
+        if (out.kind == RunResult::Error) return Lookup::Error;
+        out.segment = std::move(s);
+        return Lookup::Ran;
+    }
+    std::string miss = note_miss(pos, roots, co);
+    int limit = u.options.recompile_limit > 0 ? u.options.recompile_limit : settings().recompile_limit;
+    if (static_cast<int>(pos.segments.size()) >= limit || cs.segments >= 256) {
+        std::string text = "recompile limit (" + std::to_string(limit) + ") reached for " + code_name(co) + "; last reason: " + miss;
+        if (settings().fail_on_recompile_limit) {
+            PyErr_SetString(settings().limit_error ? settings().limit_error.get() : PyExc_RuntimeError, text.c_str());
+            return Lookup::Error;
+        }
+        if (!cs.limit_reported) log("recompile_limit", text);
+        cs.limit_reported = true;
+        return Lookup::Eager;
+    }
+    if (u.options.dynamic == true) pos.dynamic.all = true;
+    bool again = !pos.segments.empty();
+    TraceResult r = trace_segment(u, function, roots.locals, roots.n_locals, at, pos.dynamic);
+    switch (r.kind) {
+    case TraceKind::Error: {
+        std::string text = take_error();
+        if (settings().strict) {
+            PyErr_SetString(settings().internal_error ? settings().internal_error.get() : PyExc_RuntimeError, text.c_str());
+            return Lookup::Error;
+        }
+        log("internal_error", "internal error while compiling " + code_name(co) + ", it runs in eager: " + text);
+        pos.eager = true;
+        return Lookup::Eager;
+    }
+    case TraceKind::Raised:
+        if (++pos.raised >= 8) pos.eager = true;
+        return Lookup::Eager;
+    case TraceKind::Eager:
+        pos.eager = true;
+        statistics().graph_breaks++;
+        log("graph_break", "not compiled: " + code_name(co) + ": " + r.why, {{"id", "cannot-rebuild"}});
+        if (u.options.fullgraph) return fullgraph_error(r.why), Lookup::Error;
+        return Lookup::Eager;
+    case TraceKind::Step:
+        pos.step = true;
+        statistics().graph_breaks++;
+        if (u.options.fullgraph) return fullgraph_error(r.why), Lookup::Error;
+        return Lookup::Step;
+    case TraceKind::Compiled: break;
+    }
+    if (again) {
+        statistics().recompiles++;
+        log("recompile", "recompiling " + code_name(co) + ": " + miss, {{"function", code_name(co)}, {"reason", miss}});
+    }
+    cs.segments++;
+    std::shared_ptr<Segment> s = r.segment;
+    if (u.options.fullgraph && !s->returns) return fullgraph_error(s->reason->text()), Lookup::Error;
+    int failed = -1;
+    out = run_segment(*s, roots, &failed);
+    if (out.kind == RunResult::Miss) {  // an assumption that does not even hold now: never use it
+        Fetcher f(s->guards.sources, roots);
+        log("internal_error", "guard fails right after the trace of " + code_name(co) + ": " + s->guards.explain(failed, f, nullptr));
+        if (++pos.raised >= 2) pos.eager = true;
+        return Lookup::Eager;
+    }
+    pos.segments.insert(pos.segments.begin(), s);
+    if (out.kind == RunResult::Error) return Lookup::Error;
+    out.segment = std::move(s);
+    return Lookup::Ran;
+}
+
+void fullgraph_error(const std::string& why) {
+    std::string text = "fullgraph=True, but there is a graph break: " + why;
+    PyErr_SetString(settings().graph_break_error ? settings().graph_break_error.get() : PyExc_RuntimeError, text.c_str());
+}
+
+static PyObject* run_frame(Unit& u, PyThreadState* ts, bz_frame* f) {
+    PyObject* function = bz_frame_function(f);
+    PyCodeObject* co = bz_frame_code(f);
+    CodeState& cs = u.code(co);
+    if (cs.skip || !function || reinterpret_cast<PyFunctionObject*>(function)->func_code != reinterpret_cast<PyObject*>(co))
+        return bz_leave_to_cpython(ts, f, 0);
+    int nlocals = bz_code_nlocalsplus(co);
+    PyObject** slots = bz_frame_localsplus(f);
+    for (;;) {
+        int at = bz_frame_next(f), depth = bz_frame_stack_depth(f);
+        Roots roots{slots, nlocals + depth, function};
+        RunResult out{RunResult::Miss};
+        switch (find_or_trace(u, cs, function, at, roots, out)) {
+        case Lookup::Eager: return bz_leave_to_cpython(ts, f, 0);
+        case Lookup::Error:
+            for (int i = 0; i < depth; ++i) Py_CLEAR(slots[nlocals + i]);
+            bz_frame_set_state(f, at, 0);
+            if (bz_frame_top() == f) PyTraceBack_Here(PyThreadState_GetFrame(ts));
+            return nullptr;
+        case Lookup::Ran: {
+            std::vector<PyObject*> old;
+            if (out.kind == RunResult::Returned) {
+                for (int i = 0; i < depth; ++i) old.push_back(std::exchange(slots[nlocals + i], nullptr));
+                bz_frame_set_state(f, at, 0);
+                for (PyObject* o : old) Py_XDECREF(o);
+                return out.value;
+            }
+            int now = out.segment->depth;
+            for (auto [i, v] : out.slots) old.push_back(std::exchange(slots[i], v));
+            for (int i = now; i < depth; ++i)
+                if (nlocals + i < nlocals + depth) old.push_back(std::exchange(slots[nlocals + i], nullptr));
+            bz_frame_set_state(f, out.segment->next, now);
+            for (PyObject* o : old) Py_XDECREF(o);
+            break;
+        }
+        case Lookup::Step: break;
+        }
+        PyObject* value = nullptr;
+        switch (bz_step(ts, f, 0, &value)) {
+        case BZ_RETURNED: return value;
+        case BZ_RAISED: return nullptr;
+        case BZ_STOPPED: break;
+        }
+        if (bz_tracer_active(ts)) return bz_leave_to_cpython(ts, f, 0);
+    }
+}
+
+}  // namespace braze::frontend
+
+using namespace braze::frontend;
+
+extern "C" PyObject* bz_on_frame(PyThreadState* ts, bz_frame* f, int throwflag) {
+    Unit* u = current_unit();
+    if (!u || throwflag || bz_frame_is_generator(f)) return bz_leave_to_cpython(ts, f, throwflag);
+    try {
+        return run_frame(*u, ts, f);
+    } catch (const std::exception& e) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, e.what());
+        return nullptr;
+    }
+}

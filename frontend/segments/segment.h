@@ -1,0 +1,106 @@
+// Segments: what was compiled for a frame from one instruction on. A frame is run as segments, with single instructions in between that only
+// CPython can execute.
+#pragma once
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "frontend/breaks/breaks.h"
+#include "frontend/bridge_api.h"
+#include "frontend/effects/recipe.h"
+#include "frontend/guards/guard.h"
+
+namespace braze::frontend {
+
+struct Segment {
+    GuardSet guards;
+    std::vector<SourceId> inputs;
+    std::unique_ptr<CompiledGraph> graph;  // nullptr: no tensor operation
+    int n_outputs = 0;
+    Recipes recipes;
+    std::vector<Effect> effects;
+    std::unique_ptr<StateDelta> state;
+    bool returns = false;
+    RecipeId result = -1;                               // returns
+    int next = 0, depth = 0;                            // else: where the frame goes on, entries on its stack
+    std::vector<std::pair<int, RecipeId>> slots;        // locals and stack entries that changed
+    std::optional<Break> reason;
+};
+
+// All that is known about one instruction of one code object as the start of a segment.
+struct Position {
+    std::vector<std::shared_ptr<Segment>> segments;  // most recently used first
+    bool step = false;   // the instruction itself cannot be traced
+    bool eager = false;  // nothing can be compiled from here on
+    int raised = 0;      // traces that ended in an exception of the user's program
+    DynamicHints dynamic;
+};
+
+struct CodeState {
+    std::map<int, Position> positions;
+    bool skip = false;
+    int segments = 0;
+    bool limit_reported = false;
+};
+
+struct UnitOptions {
+    bool fullgraph = false;
+    std::optional<bool> dynamic;
+    std::string backend = "braze";
+    int recompile_limit = 8;
+};
+
+// Everything compiled for one call of braze.compile: the function itself and what it calls across graph breaks.
+struct Unit {
+    UnitOptions options;
+    std::map<PyCodeObject*, CodeState> codes;  // owns a reference to each key
+    std::vector<Break> breaks;
+    ~Unit();
+    CodeState& code(PyCodeObject* co);
+};
+
+enum class TraceKind : uint8_t { Compiled, Step, Eager, Raised, Error };
+struct TraceResult {
+    TraceKind kind;
+    std::shared_ptr<Segment> segment;
+    std::string why;   // Eager
+};
+// Traces `function` from instruction `next` with that state and compiles what it finds. Error: a Python exception is set.
+TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state, int n_state, int next, const DynamicHints& dynamic);
+
+struct RunResult {
+    enum Kind : uint8_t { Miss, Returned, Stopped, Error } kind;
+    PyObject* value = nullptr;  // Returned: new reference
+    std::vector<std::pair<int, PyObject*>> slots{};  // Stopped: new references (nullptr: unbound)
+    std::shared_ptr<Segment> segment{};
+};
+// Miss: a guard fails (*failed says which).
+RunResult run_segment(Segment& s, const Roots& roots, int* failed);
+
+// Counters and the log, shared by all units.
+struct Statistics {
+    long graphs = 0, graph_breaks = 0, recompiles = 0, kernels = 0, aten_calls = 0, traces = 0;
+    double trace_seconds = 0, compile_seconds = 0;
+};
+Statistics& statistics();
+using KeyValues = std::vector<std::pair<const char*, std::string>>;
+void log(const char* kind, const std::string& message, const KeyValues& data = {});
+void log_break(const Break& b);
+struct Settings {
+    bool strict = false, fail_on_recompile_limit = false, automatic_dynamic = true;
+    int recompile_limit = 8;
+    std::string fail_at;  // provoke an internal error at this stage (tests)
+    Owned graph_break_error, internal_error, limit_error, user_error;
+    std::vector<std::string> run_untraced;
+    std::vector<std::string> stdlib_prefixes;
+};
+Settings& settings();
+// Formats the pending exception and clears it.
+std::string take_error();
+
+Unit* current_unit();
+Unit* set_current_unit(Unit* u);  // returns the old one
+
+}  // namespace braze::frontend

@@ -1,0 +1,260 @@
+// One trace becomes one segment.
+#include <chrono>
+#include <mutex>
+
+#include "frontend/cpython/trace_hooks.h"
+#include "frontend/interp/tracer.h"
+#include "frontend/segments/segment.h"
+
+namespace braze::frontend {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+// Traces change objects of the program for a while, so only one thread traces at a time. Waiting gives the GIL away.
+class TraceLock {
+  public:
+    TraceLock() {
+        if (mutex().try_lock()) return;
+        Py_BEGIN_ALLOW_THREADS mutex().lock();
+        Py_END_ALLOW_THREADS
+    }
+    ~TraceLock() { mutex().unlock(); }
+
+  private:
+    static std::recursive_mutex& mutex() {
+        static std::recursive_mutex m;
+        return m;
+    }
+};
+
+void guard_inputs(Tracer& t) {
+    std::vector<int> used;
+    for (size_t i = 0; i < t.inputs.size(); ++i) {
+        GraphInput& in = t.inputs[i];
+        int id = static_cast<int>(i);
+        if (!t.capture->touched(id) && !t.capture->mutated_input(id)) continue;
+        used.push_back(id);
+        t.guards.tensor(in.source, tensor_bridge()->tensor_guard(in.real.get(), t.dims_of(in.source)));
+    }
+    // Memory shared between inputs is part of the program's meaning where something is written or handed out.
+    for (size_t a = 0; a < used.size(); ++a) {
+        GraphInput& x = t.inputs[static_cast<size_t>(used[a])];
+        bool written = t.capture->mutated_input(used[a]);
+        for (size_t b = 0; b < used.size(); ++b) {
+            if (a == b || (b < a && t.capture->mutated_input(used[b]))) continue;
+            GraphInput& y = t.inputs[static_cast<size_t>(used[b])];
+            bool same = (written || (b > a && used.size() <= 16)) && tensor_bridge()->same_storage(x.real.get(), y.real.get());
+            if (same || written) t.guards.same_storage(x.source, y.source, same);
+        }
+    }
+}
+
+bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, std::string* why) {
+    s.state = tensor_bridge()->state_delta(before);
+    if (s.state && !s.state->obstacle().empty()) {
+        *why = s.state->obstacle();
+        return false;
+    }
+    tensor_bridge()->restore_state(before);
+    t.journal.undo();
+    guard_inputs(t);
+    auto start = Clock::now();
+    std::vector<PyObject*> outputs;
+    for (Owned& o : s.recipes.outputs) outputs.push_back(o.get());
+    s.n_outputs = static_cast<int>(outputs.size());
+    if (t.capture->op_count() > 0) {
+        s.graph = t.capture->finish(outputs, static_cast<int>(t.inputs.size()));
+        if (!s.graph) {
+            *why = "error";
+            return false;
+        }
+        for (GraphInput& in : t.inputs) s.inputs.push_back(in.source);
+        Statistics& st = statistics();
+        st.graphs++;
+        st.kernels += s.graph->kernels();
+        st.aten_calls += s.graph->aten_calls();
+        st.compile_seconds += since(start);
+    }
+    s.recipes.forget_trace();
+    s.guards = std::move(t.guards);
+    return true;
+}
+
+}  // namespace
+
+TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state, int n_state, int next, const DynamicHints& dynamic) {
+    TraceLock lock;
+    auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(function)->func_code);
+    int nlocals = bz_code_nlocalsplus(code);
+    long forced = -1;
+    std::optional<Break> forced_reason;
+    for (int attempt = 0; attempt < 64; ++attempt) {
+        auto start = Clock::now();
+        statistics().traces++;
+        auto before = tensor_bridge()->state_guard();
+        Tracer t(function, state, n_state, nlocals, next == 0, forced, dynamic);
+        if (!t.capture) return {TraceKind::Eager, nullptr, "no capture"};
+        // What no LOAD_FAST will read: the value stack, cells, and arguments that become cells.
+        std::vector<PyObject*> scratch(state, state + n_state);
+        std::vector<Owned> kept;
+        int old_mode = bz_mode_set(BZ_TRACING);
+        bool ready = true;
+        for (int i = 0; i < n_state && ready; ++i) {
+            PyObject* v = state[i];
+            if (!v) continue;
+            SourceId s = t.guards.sources.local(i);
+            bool cell_variable = i < nlocals && bz_code_local_is_cell(code, i);
+            if (cell_variable && PyCell_Check(v) && next != 0) {
+                ready = t.note(v, s) == 0;
+            } else if (i >= nlocals || cell_variable) {
+                PyObject* x = t.loaded(Py_NewRef(v), s);
+                ready = x != nullptr;
+                kept.push_back(Owned::steal(x));
+                scratch[static_cast<size_t>(i)] = x;
+            }
+        }
+        PyObject *value = nullptr, **end = nullptr;
+        int n_end = 0, at = next;
+        bz_outcome outcome = BZ_RAISED;
+        if (ready) outcome = bz_trace(function, scratch.data(), n_state, next, &value, &end, &n_end, &at);
+        bz_mode_set(BZ_OFF);
+        bool handler_changed = ready && outcome == BZ_STOPPED && bz_trace_handler_changed();
+        t.capture->pause();
+        statistics().trace_seconds += since(start);
+        struct Cleanup {
+            Tracer& t;
+            GlobalStateGuard& before;
+            PyObject *&value, **&end;
+            int &n_end, old_mode;
+            ~Cleanup() {
+                SavedError saved;
+                tensor_bridge()->restore_state(before);
+                t.journal.undo();
+                Py_XDECREF(value);
+                if (end) bz_state_free(end, n_end);
+                bz_mode_set(old_mode);
+            }
+        } cleanup{t, *before, value, end, n_end, old_mode};
+
+        if (outcome == BZ_RAISED) {
+            if (!t.aborting) {
+                PyErr_Clear();
+                return {TraceKind::Raised, nullptr, ""};
+            }
+            PyErr_Clear();
+            return {TraceKind::Eager, nullptr, t.reason ? t.reason->text() : "the trace stopped"};
+        }
+        auto s = std::make_shared<Segment>();
+        std::string why;
+        if (outcome == BZ_RETURNED) {
+            s->returns = true;
+            s->result = s->recipes.record(t, value);
+            if (s->result < 0 || !record_effects(t, s->recipes, s->effects)) {
+                Break b;
+                b.id = "cannot-rebuild";
+                b.detail = s->recipes.failure;
+                return {TraceKind::Eager, nullptr, b.text()};
+            }
+        } else {
+            PyErr_Clear();
+            bool repeated = forced >= 0 && t.root_event == forced;
+            if (!t.clean && !repeated) {  // something ran between the start of the root's instruction and the break: once more, stopping before it
+                forced = t.root_event;
+                forced_reason = t.reason;
+                continue;
+            }
+            if (at == next && t.journal.size() == 0 && t.capture->op_count() == 0) {
+                unit.breaks.push_back(repeated ? *forced_reason : *t.reason);
+                log_break(unit.breaks.back());
+                return {TraceKind::Step, nullptr, unit.breaks.back().text()};
+            }
+            if (handler_changed) return {TraceKind::Eager, nullptr, "a break inside an except block"};
+            s->reason = repeated ? forced_reason : t.reason;
+            s->next = at;
+            s->depth = n_end - nlocals;
+            bool ok = true;
+            for (int i = 0; i < n_end && ok; ++i) {
+                if (i < n_state && (end[i] == state[i] || end[i] == scratch[static_cast<size_t>(i)])) continue;
+                RecipeId r = s->recipes.record(t, end[i]);
+                ok = r >= 0;
+                s->slots.emplace_back(i, r);
+            }
+            if (!ok || !record_effects(t, s->recipes, s->effects)) {
+                Break b;
+                b.id = "cannot-rebuild";
+                b.detail = s->recipes.failure;
+                return {TraceKind::Eager, nullptr, b.text()};
+            }
+        }
+        if (!finish(t, *s, *before, &why)) {
+            if (why == "error") return {TraceKind::Error, nullptr, ""};
+            return {TraceKind::Eager, nullptr, why};
+        }
+        if (s->reason) {
+            statistics().graph_breaks++;
+            unit.breaks.push_back(*s->reason);
+            log_break(*s->reason);
+        }
+        return {TraceKind::Compiled, std::move(s), ""};
+    }
+    return {TraceKind::Eager, nullptr, "the trace does not come to the same place twice"};
+}
+
+RunResult run_segment(Segment& s, const Roots& roots, int* failed) {
+    Fetcher f(s.guards.sources, roots);
+    int g = s.guards.check(f);
+    if (g >= 0) {
+        *failed = g;
+        return {RunResult::Miss};
+    }
+    PyObject* small[32] = {};
+    std::vector<PyObject*> big;
+    PyObject** outputs = small;
+    struct Outputs {
+        PyObject**& v;
+        int n;
+        ~Outputs() {
+            for (int i = 0; i < n; ++i) Py_XDECREF(v[i]);
+        }
+    } release{outputs, s.n_outputs};
+    if (s.n_outputs > 32) {
+        big.resize(static_cast<size_t>(s.n_outputs));
+        outputs = big.data();
+    }
+    if (s.graph) {
+        size_t n = s.inputs.size();
+        PyObject* in_small[64];
+        std::vector<PyObject*> in_big(n > 64 ? n : 0);
+        PyObject** in = n > 64 ? in_big.data() : in_small;
+        for (size_t i = 0; i < n; ++i) in[i] = f.fetch(s.inputs[i]);
+        if (!s.graph->run(in, static_cast<int>(n), outputs, s.n_outputs)) return {RunResult::Error};
+    }
+    Builder b(s.recipes, f, outputs);
+    RunResult r{s.returns ? RunResult::Returned : RunResult::Stopped};
+    if (s.returns) {
+        PyObject* v = b.build(s.result);
+        if (!v) return {RunResult::Error};
+        if (!s.effects.empty() && apply_effects(s.effects, b, f) < 0) return {RunResult::Error};
+        r.value = Py_NewRef(v);
+    } else {
+        for (auto [slot, recipe] : s.slots) {
+            PyObject* v = b.build(recipe);
+            if (!v && PyErr_Occurred()) {
+                for (auto& [i, x] : r.slots) Py_XDECREF(x);
+                return {RunResult::Error};
+            }
+            r.slots.emplace_back(slot, Py_XNewRef(v));
+        }
+        if (!s.effects.empty() && apply_effects(s.effects, b, f) < 0) {
+            for (auto& [i, x] : r.slots) Py_XDECREF(x);
+            return {RunResult::Error};
+        }
+    }
+    if (s.state) s.state->apply();
+    return r;
+}
+
+}  // namespace braze::frontend

@@ -1,0 +1,178 @@
+#include "frontend/source/source.h"
+
+#include <cstring>
+
+#include "frontend/cpython/api.h"
+
+namespace braze::frontend {
+
+SourceId SourceTable::add(SourceKind kind, SourceId parent, PyObject* key, Py_ssize_t index) {
+    // Strings of equal value must be one key: interned ones are one object.
+    Owned k = Owned::share(key);
+    if (key && PyUnicode_CheckExact(key) && kind != SourceKind::Const) {
+        PyObject* s = k.release();
+        PyUnicode_InternInPlace(&s);
+        k = Owned::steal(s);
+    }
+    Key probe{kind, parent, k.get(), index};
+    auto it = index_.find(probe);
+    if (it != index_.end()) return it->second;
+    Source s;
+    s.kind = kind;
+    s.parent = parent;
+    s.index = index;
+    if (k && PyUnicode_CheckExact(k.get())) s.hash = PyObject_Hash(k.get());
+    s.key = std::move(k);
+    sources_.push_back(std::move(s));
+    SourceId id = size() - 1;
+    index_.emplace(probe, id);
+    return id;
+}
+
+void SourceTable::truncate(int n) {
+    while (size() > n) {
+        const Source& s = sources_.back();
+        index_.erase(Key{s.kind, s.parent, s.key.get(), s.index});
+        sources_.pop_back();
+    }
+}
+
+SourceId SourceTable::root(SourceId id) const {
+    while ((*this)[id].parent != kNoSource) id = (*this)[id].parent;
+    return id;
+}
+
+static std::string text_of(PyObject* o, bool repr) {
+    if (!o) return "";
+    SavedError saved;
+    Owned s = Owned::steal(repr ? PyObject_Repr(o) : PyObject_Str(o));
+    const char* c = s ? PyUnicode_AsUTF8(s.get()) : nullptr;
+    if (!c) {
+        PyErr_Clear();
+        return Py_TYPE(o)->tp_name;
+    }
+    return c;
+}
+
+std::string SourceTable::describe(SourceId id, PyObject* local_names) const {
+    static const char* formats[] = {
+#define SOURCE(e, format) format,
+#include "frontend/source/sources.def"
+#undef SOURCE
+    };
+    if (id == kNoSource) return "?";
+    const Source& s = (*this)[id];
+    if (s.kind == SourceKind::Const) {
+        if (PyType_Check(s.key.get())) return reinterpret_cast<PyTypeObject*>(s.key.get())->tp_name;
+        if (PyModule_Check(s.key.get())) return text_of(s.key.get(), true);
+        if (PyDict_Check(s.key.get())) {  // a module's globals
+            PyObject* name = PyDict_GetItemString(s.key.get(), "__name__");
+            return "G(" + text_of(name, false) + ")";
+        }
+        if (PyFunction_Check(s.key.get())) return text_of(reinterpret_cast<PyFunctionObject*>(s.key.get())->func_qualname, false);
+        return std::string("<") + Py_TYPE(s.key.get())->tp_name + ">";
+    }
+    bool bare = s.kind == SourceKind::SlotMember || s.kind == SourceKind::Attribute || s.kind == SourceKind::TypeAttribute;
+    std::string out, format = formats[static_cast<int>(s.kind)];
+    for (size_t i = 0; i < format.size(); ++i) {
+        if (format[i] != '{') {
+            out += format[i];
+            continue;
+        }
+        switch (format[i + 1]) {
+        case 'p': out += describe(s.parent, local_names); break;
+        case 'k':
+            if (s.kind == SourceKind::SlotMember && PyObject_HasAttrString(s.key.get(), "__name__")) {
+                Owned n = Owned::steal(PyObject_GetAttrString(s.key.get(), "__name__"));
+                out += text_of(n.get(), false);
+            } else {
+                out += text_of(s.key.get(), !bare);
+            }
+            break;
+        case 'i': out += std::to_string(s.index); break;
+        case 'n':
+            if (local_names && s.index < PyTuple_GET_SIZE(local_names)) {
+                out += text_of(PyTuple_GET_ITEM(local_names, s.index), true);
+            } else {
+                out += "stack " + std::to_string(s.index);
+            }
+            break;
+        }
+        i += 2;
+    }
+    return out;
+}
+
+Fetcher::Fetcher(const SourceTable& table, const Roots& roots) : table_(table), roots_(roots) {
+    auto n = static_cast<size_t>(table.size());
+    values_ = n <= std::size(small_) ? small_ : new PyObject*[n];
+    std::memset(values_, 0, n * sizeof *values_);
+}
+
+Fetcher::~Fetcher() {
+    if (values_ != small_) delete[] values_;
+    for (PyObject* o : kept_) Py_DECREF(o);
+}
+
+PyObject* Fetcher::keep(PyObject* owned) {
+    if (owned) {
+        kept_.push_back(owned);
+    } else {
+        PyErr_Clear();
+    }
+    return owned;
+}
+
+PyObject* Fetcher::compute(SourceId id) {
+    const Source& s = table_[id];
+    PyObject* p = nullptr;
+    if (s.parent != kNoSource && !(p = fetch(s.parent))) return nullptr;
+    switch (s.kind) {
+    case SourceKind::Local: return s.index < roots_.n_locals ? roots_.locals[s.index] : nullptr;
+    case SourceKind::Function: return roots_.function;
+    case SourceKind::Const: return s.key.get();
+    case SourceKind::DictItem:
+        if (!PyDict_Check(p)) return nullptr;
+        if (s.hash != -1) return bz_dict_get_known_hash(p, s.key.get(), s.hash);
+        if (PyObject* v = PyDict_GetItemWithError(p, s.key.get())) return v;
+        PyErr_Clear();
+        return nullptr;
+    case SourceKind::InstanceDict: {
+        PyObject** d = bz_instance_dict_pointer(p);
+        return d ? *d : nullptr;
+    }
+    case SourceKind::ListItem: return PyList_Check(p) && s.index < PyList_GET_SIZE(p) ? PyList_GET_ITEM(p, s.index) : nullptr;
+    case SourceKind::TupleItem: return PyTuple_Check(p) && s.index < PyTuple_GET_SIZE(p) ? PyTuple_GET_ITEM(p, s.index) : nullptr;
+    case SourceKind::DequeItem: return PySequence_Check(p) ? keep(PySequence_GetItem(p, s.index)) : nullptr;
+    case SourceKind::CellContents: return PyCell_Check(p) ? PyCell_GET(p) : nullptr;
+    case SourceKind::SlotMember: {
+        auto* d = reinterpret_cast<PyDescrObject*>(s.key.get());
+        if (!PyObject_TypeCheck(p, d->d_type)) return nullptr;
+        return keep(Py_TYPE(d)->tp_descr_get(s.key.get(), p, reinterpret_cast<PyObject*>(Py_TYPE(p))));
+    }
+    case SourceKind::Attribute: return keep(PyObject_GetAttr(p, s.key.get()));
+    case SourceKind::TypeOf: return reinterpret_cast<PyObject*>(Py_TYPE(p));
+    case SourceKind::TypeAttribute: return PyType_Check(p) ? bz_type_lookup(reinterpret_cast<PyTypeObject*>(p), s.key.get()) : nullptr;
+    case SourceKind::ClassDictItem: {
+        if (!PyType_Check(p)) return nullptr;
+        PyObject* d = reinterpret_cast<PyTypeObject*>(p)->tp_dict;
+        return d ? bz_dict_get_known_hash(d, s.key.get(), s.hash) : nullptr;
+    }
+    case SourceKind::MethodSelf: return PyMethod_Check(p) ? PyMethod_GET_SELF(p) : nullptr;
+    case SourceKind::MethodFunction: return PyMethod_Check(p) ? PyMethod_GET_FUNCTION(p) : nullptr;
+    default: break;
+    }
+    if (!PyFunction_Check(p)) return nullptr;
+    auto* f = reinterpret_cast<PyFunctionObject*>(p);
+    switch (s.kind) {
+    case SourceKind::FunctionCode: return f->func_code;
+    case SourceKind::FunctionClosure:
+        return f->func_closure && s.index < PyTuple_GET_SIZE(f->func_closure) ? PyTuple_GET_ITEM(f->func_closure, s.index) : nullptr;
+    case SourceKind::FunctionDefaults: return f->func_defaults ? f->func_defaults : Py_None;
+    case SourceKind::FunctionKwDefaults: return f->func_kwdefaults ? f->func_kwdefaults : Py_None;
+    case SourceKind::FunctionGlobals: return f->func_globals;
+    default: return nullptr;
+    }
+}
+
+}  // namespace braze::frontend
