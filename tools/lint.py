@@ -73,7 +73,12 @@ def length() -> Iterator[str]:
 
 
 MARKS = re.compile(
-    r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b|pytest\.(mark\.)?(skip|xfail)|GTEST_" r"SKIP|DISABLED_[A-Z]"
+    r"\b(TO"
+    r"DO|FIX"
+    r"ME|XX"
+    r"X|HA"
+    r"CK)\b|pytest\.(mark\.)?(skip|xfail)|GTEST_"
+    r"SKIP|\bTEST(_F|_P)?\(\w+, *DISABLED_"
 )
 
 
