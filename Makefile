@@ -38,7 +38,8 @@ test-core: $(BUILD)/build.ninja
 	$(CMAKE) --build $(BUILD) --target braze_tests -j$(JOBS)
 	$(VENV)/bin/ctest --test-dir $(BUILD) --output-on-failure -j$(JOBS)
 test-python: build
-	$(PY) -m pytest $(PYTEST_ARGS) tests
+	$(CMAKE) --build $(BUILD) --target braze_bridge_test -j$(JOBS)
+	BRAZE_BRIDGE_TEST=$(CURDIR)/$(BUILD)/braze_bridge_test.so $(PY) -m pytest $(PYTEST_ARGS) tests
 
 bench: build
 	$(PY) benchmarks/run.py $(BENCH_ARGS)

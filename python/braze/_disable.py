@@ -16,25 +16,27 @@ __all__ = ["disable"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def _call_disabled(fn: Callable[..., Any]) -> Callable[..., Any]:
-    # The code of `disabled` is one object for all wrappers, and the extension knows it: nothing below it is compiled.
+def _mark(fn: types.FunctionType, recursive: bool) -> types.FunctionType:
+    """The extension looks for these attributes when it meets the function."""
+    fn.__dict__["_braze_disable"] = True
+    fn.__dict__["_braze_disable_recursive"] = recursive
+    return fn
+
+
+def _call_disabled(fn: Callable[..., Any]) -> types.FunctionType:
     @functools.wraps(fn)
     def disabled(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
 
-    return disabled
-
-
-_C.disable_code(_call_disabled(lambda: None), True)
+    return _mark(disabled, True)
 
 
 def _without_compiling_itself(fn: types.FunctionType) -> types.FunctionType:
-    """A copy with a code object of its own, so that `fn` under its other names is compiled as before."""
-    copied = types.FunctionType(fn.__code__.replace(), fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+    """A copy that is marked, so that `fn` under its other names is compiled as before."""
+    copied = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
     functools.update_wrapper(copied, fn)
     copied.__kwdefaults__ = fn.__kwdefaults__
-    _C.disable_code(copied, False)
-    return copied
+    return _mark(copied, False)
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

@@ -20,7 +20,7 @@ __all__ = ["KINDS", "receive", "set_logs", "wanted"]
 KINDS: dict[str, tuple[str, int]] = {
     "graph_break": ("graph_breaks", logging.INFO),
     "recompile": ("recompiles", logging.INFO),
-    "limit": ("recompiles", logging.WARNING),
+    "recompile_limit": ("recompiles", logging.WARNING),
     "internal_error": ("internal_errors", logging.WARNING),
     "guard": ("guards", logging.DEBUG),
     "graph": ("graph", logging.DEBUG),

@@ -71,6 +71,8 @@ OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
         Option("recompile_limit", (int,), 8, "graphs compiled for one place before it stays in eager", native=True),
+        Option("fail_on_recompile_limit_hit", (bool,), False, "raise LimitError at that limit", native=True),
+        Option("automatic_dynamic_shapes", (bool,), True, "sizes seen to change become symbols", native=True),
         Option("strict", (bool,), False, "raise internal errors instead of running in eager", "BRAZE_STRICT", True),
         Option("disable", (bool,), False, "compile() returns what it was given", "BRAZE_DISABLE"),
         Option("backend", (str,), "braze", "used where compile() is given none", "BRAZE_BACKEND"),

@@ -3,7 +3,7 @@
 Functions are recognised by identity, so it doesn't matter under which name a program imports them.
 """
 
-import sys
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -66,22 +66,17 @@ RUN_UNTRACED: tuple[str, ...] = (
     "warnings",
 )
 
-# A function with one of these attributes set to a true value isn't traced: marks that torch's own decorators leave.
-DISABLED_ATTRIBUTES: tuple[str, ...] = ("_torchdynamo_disable", "_braze_disable")
-
 
 def tables(is_compiling: Callable[[], bool]) -> dict[str, Any]:
     """Everything for `_C.configure`."""
     return {
         "constants": constants(is_compiling),
         "run_untraced": RUN_UNTRACED,
-        "disabled_attributes": DISABLED_ATTRIBUTES,
-        "module_class": torch.nn.Module,
         "errors": {
             "graph_break": errors.GraphBreakError,
             "internal": errors.InternalError,
             "limit": errors.LimitError,
             "user": errors.UserError,
         },
-        "stdlib": frozenset(sys.stdlib_module_names),
+        "stdlib_prefixes": (os.path.dirname(os.__file__) + "/",),
     }
