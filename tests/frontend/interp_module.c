@@ -6,9 +6,9 @@ enum driver { DRIVE_STEP = 1, DRIVE_TRACE = 2 };
 enum policy {
     NEVER,
     AT_COUNT,   /* the `limit`-th hook since the trace began breaks */
-    AT_ROOT,    /* the `limit`-th hook of the root frame, where the instruction has done nothing yet */
-    EVERY_ROOT  /* each call of a root frame (so that its callee becomes a root) and each `limit`-th of all those hooks, but not in except
-                   blocks: the driver could not go on */
+    AT_ROOT,    /* the `limit`-th hook of the root frame, where the instruction has done nothing yet, but not in an except block: the driver could
+                   not go on */
+    EVERY_ROOT  /* each call of a root frame (so that its callee becomes a root) and each `limit`-th of all those hooks */
 };
 
 static __thread enum driver driver;
@@ -25,25 +25,30 @@ static long total_hooks, total_frames, total_steps, total_traces, total_breaks;
 
 bool bz_aborting(void) { return aborting; }
 
+static PyObject *handled_now(void)
+{
+    PyObject *exc = PyThreadState_Get()->exc_info->exc_value;
+    return exc == Py_None ? NULL : exc;
+}
+
 static int break_off(const char *what)
 {
     aborting = true;
     total_breaks++;
-    PyErr_Format(PyExc_ZeroDivisionError, "break at %s", what);  /* a class that user code may catch: it must not */
+    PyErr_Format(PyExc_AttributeError, "break at %s", what);  /* a class that user code and C code catch: they must not */
     return -1;
 }
 
 /* early: the hook runs before the instruction has done anything that matters */
 static int tick(const char *what, bool early)
 {
-    bool at_root = early && bz_frame_top() == bz_trace_root_frame();
-    bool in_except = PyThreadState_Get()->exc_info->exc_value != handled_at_start;
+    bool at_root = early && bz_frame_top() == bz_trace_root_frame() && handled_now() == handled_at_start;
     total_hooks++;
     if (aborting) return break_off(what);
     if (policy == AT_COUNT || at_root) counted++;
     if (policy == AT_COUNT && counted == limit) return break_off(what);
     if (policy == AT_ROOT && at_root && counted == limit) return break_off(what);
-    if (policy == EVERY_ROOT && at_root && !in_except && (counted % limit == 0 || !strcmp(what, "call"))) return break_off(what);
+    if (policy == EVERY_ROOT && at_root && (counted % limit == 0 || !strcmp(what, "call"))) return break_off(what);
     return 0;
 }
 #define EARLY(x) tick(#x, true) < 0
@@ -129,7 +134,7 @@ static PyObject *trace_all(PyThreadState *ts, bz_frame *f)
         PyObject *value = NULL, **state = NULL;
         int n, next, old = bz_code_nlocalsplus(co) + bz_frame_stack_depth(f);
         PyObject *outer = handled_at_start;
-        handled_at_start = ts->exc_info->exc_value;
+        handled_at_start = handled_now();
         counted = 0;
         total_traces++;
         enum bz_outcome outcome = bz_trace(func, locals, old, bz_frame_next(f), &value, &state, &n, &next);
@@ -149,7 +154,12 @@ static PyObject *trace_all(PyThreadState *ts, bz_frame *f)
         for (int i = 0; i < n; i++) locals[i] = Py_XNewRef(state[i]);
         bz_frame_set_state(f, next, n - bz_code_nlocalsplus(co));
         bz_state_free(state, n);
-        if (leave_after_break) return bz_leave_to_cpython(ts, f, 0);
+        if (leave_after_break) {
+            int mode = bz_mode_set(BZ_OFF);
+            value = bz_leave_to_cpython(ts, f, 0);
+            bz_mode_set(mode);
+            return value;
+        }
         outcome = bz_step(ts, f, 0, &value);
         if (outcome != BZ_STOPPED) return outcome == BZ_RETURNED ? value : NULL;
     }
@@ -269,7 +279,8 @@ static PyObject *mod_stats(PyObject *m, PyObject *unused)
 static PyMethodDef methods[] = {
     {"run_traced", (PyCFunction)(void (*)(void))mod_run_traced, METH_VARARGS | METH_KEYWORDS, "run_traced(f, *args, **kwargs)"},
     {"step_all", (PyCFunction)(void (*)(void))mod_step_all, METH_VARARGS | METH_KEYWORDS, "step_all(f, *args, **kwargs)"},
-    {"set_policy", mod_set_policy, METH_VARARGS, "set_policy(policy, limit, leave_after_break)"},
+    {"set_policy", mod_set_policy, METH_VARARGS,
+     "set_policy(policy, limit, leave): after a break CPython runs the rest, or one instruction is stepped and the trace goes on"},
     {"everywhere", mod_everywhere, METH_O, "everywhere(kind)"},
     {"trace_root", mod_trace_root, METH_VARARGS, "trace_root(f, n_state, next)"},
     {"instructions", mod_instructions, METH_O, "instructions(code)"},

@@ -72,6 +72,9 @@ static void set_handled_exception(PyThreadState *ts, PyObject *exc)
     if (ts->exc_info->exc_value != exc) Py_XSETREF(ts->exc_info->exc_value, Py_XNewRef(exc));
 }
 
+/* No handled exception is NULL at first and None once a handler has ended. */
+static bool same_handled_exception(PyObject *a, PyObject *b) { return a == b || ((!a || a == Py_None) && (!b || b == Py_None)); }
+
 static PyObject *run_root(PyThreadState *ts, bz_frame *frame, struct trace_request *r)
 {
     PyObject **locals = frame->localsplus, *handled = Py_XNewRef(ts->exc_info->exc_value);
@@ -90,7 +93,7 @@ static PyObject *run_root(PyThreadState *ts, bz_frame *frame, struct trace_reque
     mode = outer_mode;
 
     if (r->outcome == BZ_STOPPED) {
-        handler_changed = ts->exc_info->exc_value != handled;
+        handler_changed = !same_handled_exception(ts->exc_info->exc_value, handled);
         r->n_stopped = frame->stacktop;
         r->stopped_next = bz_frame_next(frame);
         r->stopped_state = PyMem_Malloc(sizeof(PyObject *) * (r->n_stopped ? r->n_stopped : 1));
@@ -117,15 +120,19 @@ static bool is_requested(const struct trace_request *r, bz_frame *frame)
     return co->co_argcount + co->co_kwonlyargcount == 0 || frame->localsplus[0] == dummy_argument;
 }
 
+/* Of an object that the trace made. When the trace ends there, an exception would only be printed: CPython ignores it. */
+static bool is_finaliser(bz_frame *frame)
+{
+    return frame->owner == FRAME_OWNED_BY_THREAD && PyUnicode_CompareWithASCIIString(frame->f_code->co_name, "__del__") == 0;
+}
+
 static PyObject *run_nested(PyThreadState *ts, bz_frame *frame, int throwflag)
 {
     PyObject *value = NULL;
-    if (bz_aborting()) {
-        /* A finaliser of an object that the ending trace made: it must not run, and an exception would only be printed. */
-        if (!throwflag && frame->owner == FRAME_OWNED_BY_THREAD && PyUnicode_CompareWithASCIIString(frame->f_code->co_name, "__del__") == 0)
-            return Py_NewRef(Py_None);
-    }
-    return bz_run_traced(ts, frame, throwflag, false, &value) == BZ_RETURNED ? value : NULL;
+    if (bz_run_traced(ts, frame, throwflag, false, &value) == BZ_RETURNED) return value;
+    if (!bz_aborting() || !is_finaliser(frame)) return NULL;
+    PyErr_Clear();
+    return Py_NewRef(Py_None);
 }
 
 static PyObject *eval_hook(PyThreadState *ts, bz_frame *frame, int throwflag)
