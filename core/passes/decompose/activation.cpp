@@ -70,7 +70,7 @@ void hardswish(Lowering& c) {
 
 void hardswish_backward(Lowering& c) {
     Term dy = input(c, "grad_output"), x = input(c, "self");
-    c.done(where(lt(x, -3), x.like(0), where(ge(x, 3), dy, dy * (x / 3 + 0.5))));
+    c.done(where(le(x, -3), x.like(0), where(ge(x, 3), dy, dy * (x / 3 + 0.5))));
 }
 
 void hardsigmoid(Lowering& c) {
@@ -85,7 +85,7 @@ void hardsigmoid_backward(Lowering& c) {
 
 void hardtanh_backward(Lowering& c) {
     Term dy = input(c, "grad_output"), x = input(c, "self");
-    c.done(where(either(le(x, c.real("min_val")), ge(x, c.real("max_val"))), 0, dy));
+    c.done(where(both(gt(x, c.real("min_val")), lt(x, c.real("max_val"))), dy, 0));
 }
 
 void leaky_relu(Lowering& c) {
@@ -115,7 +115,7 @@ void elu_backward(Lowering& c) {
     double scale = c.real("scale"), in = c.real("input_scale");
     Term coefficient(c, c.b.mul(y.like(c.real("alpha")), y.like(scale)));
     Term negative = c.flag("is_result") ? dy * in * (y + coefficient) : dy * in * coefficient * exp(y * in);
-    c.done(where(le(y, 0), negative, dy * scale));
+    c.done(where(gt(y, 0), dy * scale, negative));
 }
 
 void celu(Lowering& c) {
@@ -197,7 +197,7 @@ void shrink_backward(Lowering& c, std::string_view grad) {
     Term dy(c, c.to(c.tensor(grad), c.dtype(), c.sizes())), x(c, c.to(c.tensor("self"), c.dtype(), c.sizes()));
     c.require(ir::is_float(c.dtype()));
     double l = c.real("lambd");
-    c.done(where(both(ge(x, -l), le(x, l)), 0, dy));
+    c.done(where(either(lt(x, -l), gt(x, l)), dy, 0));
 }
 
 void hardshrink_backward(Lowering& c) { shrink_backward(c, "grad_out"); }

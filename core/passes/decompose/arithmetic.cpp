@@ -100,6 +100,7 @@ Term float_power(Lowering& c, Term x, double n, DType d) {
     // bf16 rounds each product, f16 only the result.
     auto step = [&](Term t) { return d == DType::BF16 ? t.rounded(d) : t; };
     Term y = x.as(ir::compute_type(d));
+    if (std::abs(n) == 0.5 && d == DType::F16) return binary(Op::Pow, x, x.like(n));
     if (n == 0.5) return sqrt(y);
     if (n == 2) return y * y;
     if (n == 3) return step(y * y) * y;

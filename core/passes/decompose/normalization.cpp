@@ -97,6 +97,7 @@ void safe_softmax(Lowering& c) {
 
 void softmax_backward(Lowering& c) {
     Value* y = c.tensor("output");
+    c.require(y->type.sizes == c.tensor("grad_output")->type.sizes);
     std::vector<int> axes = softmax_axes(c, y);
     Term grad(c, c.b.cast(c.tensor("grad_output"), compute_dtype(c))), out(c, c.b.cast(y, compute_dtype(c)));
     Term product = grad * out;
@@ -105,6 +106,7 @@ void softmax_backward(Lowering& c) {
 
 void log_softmax_backward(Lowering& c) {
     Value* y = c.tensor("output");
+    c.require(y->type.sizes == c.tensor("grad_output")->type.sizes);
     std::vector<int> axes = softmax_axes(c, y);
     Term grad(c, c.b.cast(c.tensor("grad_output"), compute_dtype(c))), out(c, c.b.cast(y, compute_dtype(c)));
     c.done(grad - exp(out) * spread(c, sum_over(c, grad, axes, true), y->type.sizes));

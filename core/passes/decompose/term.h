@@ -72,8 +72,11 @@ inline DType compute_dtype(const Lowering& c) {
     return ir::compute_type(c.dtype());
 }
 // An operand of a pointwise float operator, in the compute dtype and with the sizes of the result.
+// A tensor must have the result's dtype: kernels of several steps do not promote uniformly.
 inline Term input(Lowering& c, std::string_view name) {
-    return {c, c.to(c.operand(name), compute_dtype(c), c.sizes())};
+    Operand x = c.operand(name);
+    c.require(!x.tensor() || x.tensor()->type.dtype == c.dtype());
+    return {c, c.to(x, compute_dtype(c), c.sizes())};
 }
 // The same for an operand that is rounded to the result's dtype first, as where a wrapped number stands for a tensor.
 inline Term input_rounded(Lowering& c, std::string_view name) {

@@ -104,8 +104,8 @@ void nan_to_num(Lowering& c) {
 }
 
 void logit(Lowering& c) {
-    c.require(!ir::is_half(c.dtype()));
-    Term x = input(c, "self");
+    c.require(ir::is_float(c.dtype()) && !ir::is_half(c.dtype()));
+    Term x = self_in(c, c.dtype());
     if (c.given("eps")) {
         double eps = c.real("eps");
         c.require(eps >= 0 && eps <= 0.5);
@@ -117,8 +117,8 @@ void logit(Lowering& c) {
 }
 
 void sinc(Lowering& c) {
-    c.require(!ir::is_half(c.dtype()));
-    Term x = input(c, "self");
+    c.require(ir::is_float(c.dtype()) && !ir::is_half(c.dtype()));
+    Term x = self_in(c, c.dtype());
     Term y = x * std::numbers::pi;
     c.done(where(eq(x, 0), 1, sin(y) / y));
 }
@@ -142,8 +142,8 @@ void angle(Lowering& c) {
 }
 
 void entr(Lowering& c) {
-    c.require(!ir::is_half(c.dtype()));
-    Term x = input(c, "self");
+    c.require(ir::is_float(c.dtype()) && !ir::is_half(c.dtype()));
+    Term x = self_in(c, c.dtype());
     Term positive = where(gt(x, 0), -x * log(x), where(eq(x, 0), x.like(0), x.like(-INFINITY)));
     c.done(where(isnan(x), x, positive));
 }
