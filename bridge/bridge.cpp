@@ -2,6 +2,7 @@
 
 #include "bridge/capture.h"
 #include "bridge/guards.h"
+#include "bridge/options.h"
 #include "bridge/state.h"
 
 namespace braze::bridge {
@@ -25,6 +26,7 @@ struct Bridge final : frontend::TensorBridge {
         return make_state_delta(before);
     }
     void restore_state(const frontend::GlobalStateGuard& to) override { bridge::restore_state(to); }
+    bool set_option(const std::string& name, PyObject* value) override { return set_pipeline_option(name, value); }
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ extern "C" PyMODINIT_FUNC __attribute__((visibility("default"))) PyInit__C() {
     PyObject* module = PyModule_Create(&definition);
     if (!module) return nullptr;
     braze::frontend::set_tensor_bridge(braze::bridge::tensor_bridge());
-    if (braze::frontend::braze_frontend_init(module) < 0) {
+    if (braze_frontend_init(module) < 0) {
         Py_DECREF(module);
         return nullptr;
     }
