@@ -1,14 +1,16 @@
-/* braze_interp_test: the interpreter without the tracer. Its hooks do what CPython does, count themselves, and can break off the trace, so that the
- * loops, the hook and the break protocol are tested alone. Made for tests/frontend/test_interp.py and tests/frontend/cpython. */
+/* braze_interp_test: the interpreter without the tracer. Its hooks do what CPython does, count themselves, and can
+ * break off the trace, so that the loops, the hook and the break protocol are tested alone. Made for
+ * tests/frontend/test_interp.py and tests/frontend/cpython. */
 #include "frontend/cpython/v311/internal.h"
 
 enum driver { DRIVE_STEP = 1, DRIVE_TRACE = 2 };
 enum policy {
     NEVER,
-    AT_COUNT,   /* the `limit`-th hook since the trace began breaks */
-    AT_ROOT,    /* the `limit`-th hook of the root frame, where the instruction has done nothing yet, but not in an except block: the driver could
-                   not go on */
-    EVERY_ROOT  /* each call of a root frame (so that its callee becomes a root) and each `limit`-th of all those hooks */
+    AT_COUNT, /* the `limit`-th hook since the trace began breaks */
+    AT_ROOT,  /* the `limit`-th hook of the root frame, where the instruction has done nothing yet, but not in an except
+                 block: the driver could not go on */
+    EVERY_ROOT /* each call of a root frame (so that its callee becomes a root) and each `limit`-th of all those hooks
+                */
 };
 
 static __thread enum driver driver;
@@ -25,23 +27,21 @@ static long total_hooks, total_frames, total_steps, total_traces, total_breaks;
 
 bool bz_aborting(void) { return aborting; }
 
-static PyObject *handled_now(void)
-{
+static PyObject *handled_now(void) {
     PyObject *exc = PyThreadState_Get()->exc_info->exc_value;
     return exc == Py_None ? NULL : exc;
 }
 
-static int break_off(const char *what)
-{
+static int break_off(const char *what) {
     aborting = true;
     total_breaks++;
-    PyErr_Format(PyExc_AttributeError, "break at %s", what);  /* a class that user code and C code catch: they must not */
+    PyErr_Format(PyExc_AttributeError, "break at %s",
+                 what); /* a class that user code and C code catch: they must not */
     return -1;
 }
 
 /* early: the hook runs before the instruction has done anything that matters */
-static int tick(const char *what, bool early)
-{
+static int tick(const char *what, bool early) {
     bool at_root = early && bz_frame_top() == bz_trace_root_frame() && handled_now() == handled_at_start;
     total_hooks++;
     if (aborting) return break_off(what);
@@ -54,26 +54,47 @@ static int tick(const char *what, bool early)
 #define EARLY(x) tick(#x, true) < 0
 #define LATE(x) tick(#x, false) < 0
 
-int bz_frame_enter(bz_frame *f, bool is_root)
-{
+int bz_frame_enter(bz_frame *f, bool is_root) {
     total_frames++;
     if (!is_root && !aborting && bz_handle_pending(PyThreadState_Get()) < 0) return -1;
     return tick("frame_enter", is_root);
 }
 void bz_frame_exit(bz_frame *f, PyObject *result) {}
 int bz_backward_jump(bz_frame *f) { return EARLY(backward_jump) ? -1 : bz_handle_pending(PyThreadState_Get()); }
-PyObject *bz_load_fast_root(bz_frame *f, int i, PyObject *value) { return EARLY(load_fast_root) ? NULL : Py_NewRef(value); }
-PyObject *bz_load_global(bz_frame *f, PyObject *name) { return EARLY(load_global) ? NULL : bz_default_load_global(f, name); }
-int bz_store_global(bz_frame *f, PyObject *name, PyObject *value) { return EARLY(store_global) ? -1 : bz_default_store_global(f, name, value); }
-PyObject *bz_load_deref(bz_frame *f, int i, PyObject *cell) { return EARLY(load_deref) ? NULL : bz_default_load_deref(f, i, cell); }
-int bz_store_deref(bz_frame *f, int i, PyObject *cell, PyObject *value) { return EARLY(store_deref) ? -1 : bz_default_store_deref(f, i, cell, value); }
-PyObject *bz_load_attr(PyObject *owner, PyObject *name) { return EARLY(load_attr) ? NULL : bz_default_load_attr(owner, name); }
-int bz_load_method(PyObject *owner, PyObject *name, PyObject **method) { return EARLY(load_method) ? 0 : bz_default_load_method(owner, name, method); }
-PyObject *bz_load_special(PyObject *owner, PyObject *name) { return EARLY(load_special) ? NULL : bz_default_load_special(owner, name); }
-int bz_store_attr(PyObject *owner, PyObject *name, PyObject *value) { return EARLY(store_attr) ? -1 : bz_default_store_attr(owner, name, value); }
+PyObject *bz_load_fast_root(bz_frame *f, int i, PyObject *value) {
+    return EARLY(load_fast_root) ? NULL : Py_NewRef(value);
+}
+PyObject *bz_load_global(bz_frame *f, PyObject *name) {
+    return EARLY(load_global) ? NULL : bz_default_load_global(f, name);
+}
+int bz_store_global(bz_frame *f, PyObject *name, PyObject *value) {
+    return EARLY(store_global) ? -1 : bz_default_store_global(f, name, value);
+}
+PyObject *bz_load_deref(bz_frame *f, int i, PyObject *cell) {
+    return EARLY(load_deref) ? NULL : bz_default_load_deref(f, i, cell);
+}
+int bz_store_deref(bz_frame *f, int i, PyObject *cell, PyObject *value) {
+    return EARLY(store_deref) ? -1 : bz_default_store_deref(f, i, cell, value);
+}
+PyObject *bz_load_attr(PyObject *owner, PyObject *name) {
+    return EARLY(load_attr) ? NULL : bz_default_load_attr(owner, name);
+}
+int bz_load_method(PyObject *owner, PyObject *name, PyObject **method) {
+    return EARLY(load_method) ? 0 : bz_default_load_method(owner, name, method);
+}
+PyObject *bz_load_special(PyObject *owner, PyObject *name) {
+    return EARLY(load_special) ? NULL : bz_default_load_special(owner, name);
+}
+int bz_store_attr(PyObject *owner, PyObject *name, PyObject *value) {
+    return EARLY(store_attr) ? -1 : bz_default_store_attr(owner, name, value);
+}
 PyObject *bz_get_item(PyObject *c, PyObject *key) { return EARLY(get_item) ? NULL : bz_default_get_item(c, key); }
-int bz_set_item(PyObject *c, PyObject *key, PyObject *value) { return EARLY(set_item) ? -1 : bz_default_set_item(c, key, value); }
-PyObject *bz_binary_op(int op, PyObject *a, PyObject *b) { return EARLY(binary_op) ? NULL : bz_default_binary_op(op, a, b); }
+int bz_set_item(PyObject *c, PyObject *key, PyObject *value) {
+    return EARLY(set_item) ? -1 : bz_default_set_item(c, key, value);
+}
+PyObject *bz_binary_op(int op, PyObject *a, PyObject *b) {
+    return EARLY(binary_op) ? NULL : bz_default_binary_op(op, a, b);
+}
 PyObject *bz_unary_op(int opcode, PyObject *a) { return EARLY(unary_op) ? NULL : bz_default_unary_op(opcode, a); }
 PyObject *bz_compare(PyObject *a, PyObject *b, int op) { return EARLY(compare) ? NULL : bz_default_compare(a, b, op); }
 int bz_is(PyObject *a, PyObject *b) { return EARLY(is) ? -1 : bz_default_is(a, b); }
@@ -82,35 +103,36 @@ int bz_truth(PyObject *v) { return EARLY(truth) ? -1 : bz_default_truth(v); }
 PyObject *bz_get_iter(PyObject *v) { return EARLY(get_iter) ? NULL : bz_default_get_iter(v); }
 PyObject *bz_iter_next(PyObject *it) { return EARLY(iter_next) ? NULL : bz_default_iter_next(it); }
 /* The traced loop itself is not interrupted; CPython looks at signals and the GIL after each call. */
-static PyObject *after_call(PyObject *result)
-{
+static PyObject *after_call(PyObject *result) {
     if (result && bz_handle_pending(PyThreadState_Get()) < 0) Py_CLEAR(result);
     return result;
 }
-PyObject *bz_call(bz_frame *f, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
-{
+PyObject *bz_call(bz_frame *f, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
     return EARLY(call) ? NULL : after_call(bz_default_call(f, callable, args, nargsf, kwnames));
 }
-PyObject *bz_call_ex(bz_frame *f, PyObject *callable, PyObject *args, PyObject *kwargs)  /* late: an iterator of arguments is used up */
+PyObject *bz_call_ex(bz_frame *f, PyObject *callable, PyObject *args,
+                     PyObject *kwargs) /* late: an iterator of arguments is used up */
 {
     return LATE(call_ex) ? NULL : after_call(bz_default_call_ex(f, callable, args, kwargs));
 }
-PyObject *bz_format_value(PyObject *v, PyObject *spec, int conversion) { return EARLY(format) ? NULL : bz_default_format_value(v, spec, conversion); }
+PyObject *bz_format_value(PyObject *v, PyObject *spec, int conversion) {
+    return EARLY(format) ? NULL : bz_default_format_value(v, spec, conversion);
+}
 int bz_read_container(PyObject *container) { return EARLY(read_container) ? -1 : 0; }
 int bz_mutate_container(PyObject *container) { return EARLY(mutate_container) ? -1 : 0; }
 PyObject *bz_loaded_element(PyObject *v) { return LATE(loaded_element) ? NULL : Py_NewRef(v); }
 int bz_made(PyObject *fresh) { return LATE(made) ? -1 : 0; }
-PyObject *bz_import_name(bz_frame *f, PyObject *name, PyObject *fromlist, PyObject *level)
-{
+PyObject *bz_import_name(bz_frame *f, PyObject *name, PyObject *fromlist, PyObject *level) {
     return EARLY(import_name) ? NULL : bz_default_import_name(f, name, fromlist, level);
 }
-PyObject *bz_import_from(PyObject *module, PyObject *name) { return EARLY(import_from) ? NULL : bz_default_import_from(module, name); }
+PyObject *bz_import_from(PyObject *module, PyObject *name) {
+    return EARLY(import_from) ? NULL : bz_default_import_from(module, name);
+}
 int bz_unsupported(const char *what) { return tick(what, true); }
 
 /* ---- drivers: what is done with a frame on a thread in mode BZ_ACTIVE */
 
-static PyObject *step_all(PyThreadState *ts, bz_frame *f, int throwflag)
-{
+static PyObject *step_all(PyThreadState *ts, bz_frame *f, int throwflag) {
     PyObject *value = NULL;
     enum bz_outcome outcome = BZ_STOPPED;
     while (outcome == BZ_STOPPED) {
@@ -123,12 +145,13 @@ static PyObject *step_all(PyThreadState *ts, bz_frame *f, int throwflag)
 }
 
 /* Traces as far as it goes, runs the instruction at the break, and so on. */
-static PyObject *trace_all(PyThreadState *ts, bz_frame *f)
-{
+static PyObject *trace_all(PyThreadState *ts, bz_frame *f) {
     PyCodeObject *co = bz_frame_code(f);
     PyObject **locals = bz_frame_localsplus(f), *func = bz_frame_function(f);
-    if (bz_frame_is_generator(f) || bz_frame_locals_mapping(f) || (co->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR))
-        || ((PyFunctionObject *)func)->func_code != (PyObject *)co) return step_all(ts, f, 0);
+    if (bz_frame_is_generator(f) || bz_frame_locals_mapping(f) ||
+        (co->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) ||
+        ((PyFunctionObject *)func)->func_code != (PyObject *)co)
+        return step_all(ts, f, 0);
     for (;;) {
         if (bz_tracer_active(ts)) return bz_leave_to_cpython(ts, f, 0);
         PyObject *value = NULL, **state = NULL;
@@ -165,15 +188,13 @@ static PyObject *trace_all(PyThreadState *ts, bz_frame *f)
     }
 }
 
-PyObject *bz_on_frame(PyThreadState *ts, bz_frame *f, int throwflag)
-{
+PyObject *bz_on_frame(PyThreadState *ts, bz_frame *f, int throwflag) {
     return driver == DRIVE_TRACE && !throwflag ? trace_all(ts, f) : step_all(ts, f, throwflag);
 }
 
 /* ---- the module */
 
-static PyObject *run(enum driver d, PyObject *args, PyObject *kwargs)
-{
+static PyObject *run(enum driver d, PyObject *args, PyObject *kwargs) {
     if (PyTuple_GET_SIZE(args) < 1) {
         PyErr_SetString(PyExc_TypeError, "expected a callable");
         return NULL;
@@ -192,11 +213,12 @@ static PyObject *run(enum driver d, PyObject *args, PyObject *kwargs)
     return res;
 }
 
-static PyObject *mod_run_traced(PyObject *m, PyObject *args, PyObject *kwargs) { return run(DRIVE_TRACE, args, kwargs); }
+static PyObject *mod_run_traced(PyObject *m, PyObject *args, PyObject *kwargs) {
+    return run(DRIVE_TRACE, args, kwargs);
+}
 static PyObject *mod_step_all(PyObject *m, PyObject *args, PyObject *kwargs) { return run(DRIVE_STEP, args, kwargs); }
 
-static PyObject *mod_set_policy(PyObject *m, PyObject *args)
-{
+static PyObject *mod_set_policy(PyObject *m, PyObject *args) {
     int p, leave;
     if (!PyArg_ParseTuple(args, "ilp", &p, &limit, &leave)) return NULL;
     policy = (enum policy)p;
@@ -207,8 +229,7 @@ static PyObject *mod_set_policy(PyObject *m, PyObject *args)
 static PyObject *everywhere_hook(PyThreadState *ts, bz_frame *f, int throwflag);
 static _PyFrameEvalFunction product_hook;
 
-static PyObject *everywhere_hook(PyThreadState *ts, bz_frame *f, int throwflag)
-{
+static PyObject *everywhere_hook(PyThreadState *ts, bz_frame *f, int throwflag) {
     if (bz_mode_get() == BZ_OFF) {
         bz_mode_set(mode_everywhere);
         driver = driver_everywhere;
@@ -216,9 +237,9 @@ static PyObject *everywhere_hook(PyThreadState *ts, bz_frame *f, int throwflag)
     return product_hook(ts, f, throwflag);
 }
 
-/* everywhere(kind): every frame of every thread from now on. "step", "trace" (the traced loop without a root), "stress" (roots, broken off all the time) */
-static PyObject *mod_everywhere(PyObject *m, PyObject *kind)
-{
+/* everywhere(kind): every frame of every thread from now on. "step", "trace" (the traced loop without a root), "stress"
+ * (roots, broken off all the time) */
+static PyObject *mod_everywhere(PyObject *m, PyObject *kind) {
     const char *k = PyUnicode_AsUTF8(kind);
     if (!k) return NULL;
     mode_everywhere = strcmp(k, "trace") ? BZ_ACTIVE : BZ_TRACING;
@@ -235,8 +256,7 @@ static PyObject *mod_everywhere(PyObject *m, PyObject *kind)
 }
 
 /* refused(f): what bz_trace says to f as a root that it should refuse */
-static PyObject *mod_trace_root(PyObject *m, PyObject *args)
-{
+static PyObject *mod_trace_root(PyObject *m, PyObject *args) {
     PyObject *func, *value = NULL, **state = NULL, *locals[64] = {NULL};
     int n, next, begin, count;
     if (!PyArg_ParseTuple(args, "Oii", &func, &count, &begin)) return NULL;
@@ -250,8 +270,7 @@ static PyObject *mod_trace_root(PyObject *m, PyObject *args)
 }
 
 /* instructions(code): [(index, opcode name, argument, line)] */
-static PyObject *mod_instructions(PyObject *m, PyObject *code)
-{
+static PyObject *mod_instructions(PyObject *m, PyObject *code) {
     PyObject *res = PyList_New(0);
     PyCodeObject *co = (PyCodeObject *)code;
     for (int i = 0, next, arg; res && i < Py_SIZE(co); i = next) {
@@ -263,24 +282,25 @@ static PyObject *mod_instructions(PyObject *m, PyObject *code)
     return res;
 }
 
-static PyObject *mod_check_opcodes(PyObject *m, PyObject *unused)
-{
+static PyObject *mod_check_opcodes(PyObject *m, PyObject *unused) {
     const char *message = bz_check_opcodes();
     if (message) return PyUnicode_FromString(message);
     Py_RETURN_NONE;
 }
 
-static PyObject *mod_stats(PyObject *m, PyObject *unused)
-{
-    return Py_BuildValue("{slslslslsl}", "hooks", total_hooks, "frames", total_frames, "steps", total_steps, "traces", total_traces, "breaks",
-                         total_breaks);
+static PyObject *mod_stats(PyObject *m, PyObject *unused) {
+    return Py_BuildValue("{slslslslsl}", "hooks", total_hooks, "frames", total_frames, "steps", total_steps, "traces",
+                         total_traces, "breaks", total_breaks);
 }
 
 static PyMethodDef methods[] = {
-    {"run_traced", (PyCFunction)(void (*)(void))mod_run_traced, METH_VARARGS | METH_KEYWORDS, "run_traced(f, *args, **kwargs)"},
-    {"step_all", (PyCFunction)(void (*)(void))mod_step_all, METH_VARARGS | METH_KEYWORDS, "step_all(f, *args, **kwargs)"},
+    {"run_traced", (PyCFunction)(void (*)(void))mod_run_traced, METH_VARARGS | METH_KEYWORDS,
+     "run_traced(f, *args, **kwargs)"},
+    {"step_all", (PyCFunction)(void (*)(void))mod_step_all, METH_VARARGS | METH_KEYWORDS,
+     "step_all(f, *args, **kwargs)"},
     {"set_policy", mod_set_policy, METH_VARARGS,
-     "set_policy(policy, limit, leave): after a break CPython runs the rest, or one instruction is stepped and the trace goes on"},
+     "set_policy(policy, limit, leave): after a break CPython runs the rest, or one instruction is stepped and the "
+     "trace goes on"},
     {"everywhere", mod_everywhere, METH_O, "everywhere(kind)"},
     {"trace_root", mod_trace_root, METH_VARARGS, "trace_root(f, n_state, next)"},
     {"instructions", mod_instructions, METH_O, "instructions(code)"},
@@ -290,8 +310,7 @@ static PyMethodDef methods[] = {
 };
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "braze_interp_test", NULL, -1, methods};
 
-PyMODINIT_FUNC PyInit_braze_interp_test(void)
-{
+PyMODINIT_FUNC PyInit_braze_interp_test(void) {
     if (bz_cpython_init() < 0) return NULL;
     return PyModule_Create(&module);
 }

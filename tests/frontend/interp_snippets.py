@@ -156,11 +156,14 @@ def closures(k=3):
     gone = attempt(lambda: counter)
     counter = 0
     ns = {}
-    exec("x: int = 1\nimport os.path as osp\nfrom os import sep\ndef g(): return x\ny = g()\ndel x\nclass K:\n  y = y", ns)
+    exec(
+        "x: int = 1\nimport os.path as osp\nfrom os import sep\ndef g(): return x\ny = g()\ndel x\nclass K:\n  y = y",
+        ns,
+    )
     exec("from collections import *\nfor i in (1,): j = i", ns)
     one, two = inner(), inner(5)
     del z
-    unbound = attempt(lambda: z)
+    unbound = attempt(lambda: z)  # noqa: F821
     return one, two, Local().x, Local.w, Local.module, now, gone, sorted(n for n in ns if len(n) < 4), unbound
 
 
@@ -196,19 +199,39 @@ def errors():
     r = [
         attempt(f)
         for f in (
-            lambda: bad.x, lambda: bad + 1, lambda: bad[0], lambda: not bad, lambda: -bad, lambda: bad == 1, lambda: {bad: 1}, lambda: {bad},
-            lambda: [*bad], lambda: (*bad,), lambda: f"{bad}", lambda: 1 in bad, lambda: undefined_name, lambda: keywords(),
-            lambda: keywords(1, 2, z=1, c=2), lambda: keywords(1, 2, **{"a": 1, "d": 2}, **{"d": 3}), lambda: keywords(*bad), lambda: keywords(*1),
-            lambda: keywords(**1), lambda: counter(), lambda: keywords(**bad), lambda: (1 if bad else 2), lambda: (bad and 1), lambda: (bad or 1),
-            lambda: [x for x in bad], lambda: {**bad}, lambda: next(iter(())), lambda: {"a": 1}["b"], lambda: [1][5], lambda: (1).foo,
-            lambda: (1).foo(), lambda: bad.foo(), lambda: len(5), lambda: [].append(1, 2), lambda: 1 + "a", lambda: (yield_from_bad(), 1),
+            lambda: bad.x, lambda: bad + 1, lambda: bad[0], lambda: not bad, lambda: -bad, lambda: bad == 1,
+            lambda: {bad: 1}, lambda: {bad}, lambda: [*bad], lambda: (*bad,), lambda: f"{bad}", lambda: 1 in bad,
+            lambda: undefined_name,  # noqa: F821
+            lambda: keywords(), lambda: keywords(1, 2, z=1, c=2),
+            lambda: keywords(1, 2, **{"a": 1, "d": 2}, **{"d": 3}), lambda: keywords(*bad), lambda: keywords(*1),
+            lambda: keywords(**1), lambda: counter(), lambda: keywords(**bad), lambda: (1 if bad else 2),
+            lambda: (bad and 1), lambda: (bad or 1), lambda: [x for x in bad], lambda: {**bad},
+            lambda: next(iter(())), lambda: {"a": 1}["b"], lambda: [1][5], lambda: (1).foo, lambda: (1).foo(),
+            lambda: bad.foo(), lambda: len(5), lambda: [].append(1, 2), lambda: 1 + "a",
+            lambda: (yield_from_bad(), 1),
         )
     ]  # fmt: skip
     r += [attempt(two, s) for s in ((1,), (1, 2, 3), bad, iter([1]), 5)]
     r += [attempt(starred, s) for s in ((1,), bad, iter([1]), 5, iter([1, 2, 3, 4]))]
-    r += [attempt(raising, *a) for a in ((ValueError,), (ValueError("x"),), (5,), (), (ValueError, KeyError), (ValueError, None), (ValueError, 5))]
+    r += [
+        attempt(raising, *a)
+        for a in (
+            (ValueError,),
+            (ValueError("x"),),
+            (5,),
+            (),
+            (ValueError, KeyError),
+            (ValueError, None),
+            (ValueError, 5),
+        )
+    ]
     r += [attempt(catching, t) for t in (ValueError, ZeroDivisionError, 5, (ValueError, 3), (ArithmeticError,))]
-    r += [attempt(storing, bad), attempt(local), attempt(exec, "import nonexistent_module_x"), attempt(exec, "from os import nonexistent_x")]
+    r += [
+        attempt(storing, bad),
+        attempt(local),
+        attempt(exec, "import nonexistent_module_x"),
+        attempt(exec, "from os import nonexistent_x"),
+    ]
     r += [attempt(exec, "del undefined_y"), attempt(exec, "print(undefined_z)")]
     return r
 
@@ -279,7 +302,9 @@ def groups():
 
     r = []
     for t in ((ValueError,), (KeyError, ValueError), (TypeError,), (ExceptionGroup,), (5,)):
-        r.append(f(ExceptionGroup("g", [ValueError(1), KeyError(2), OSError(3), ExceptionGroup("h", [TypeError(4)])]), *t))
+        r.append(
+            f(ExceptionGroup("g", [ValueError(1), KeyError(2), OSError(3), ExceptionGroup("h", [TypeError(4)])]), *t)
+        )
         r.append(f(ValueError("naked"), *t))
     return r
 
@@ -308,7 +333,20 @@ def matching():
             case _:
                 return "default"
 
-    values = ({"a": 1, "c": 2}, {"a": {"b": 3}}, [1, 2, 3], Point(1, 2), Point(3, 4), 7, "x", None, (8, 9), bad, 3.5, {})
+    values = (
+        {"a": 1, "c": 2},
+        {"a": {"b": 3}},
+        [1, 2, 3],
+        Point(1, 2),
+        Point(3, 4),
+        7,
+        "x",
+        None,
+        (8, 9),
+        bad,
+        3.5,
+        {},
+    )
     return [attempt(m, v) for v in values]
 
 

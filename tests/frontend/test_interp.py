@@ -1,4 +1,4 @@
-"""The interpreter (frontend/cpython) without the tracer: hooks that do what CPython does, and break off where they are told to."""
+"""The interpreter (frontend/cpython) without the tracer: its hooks do what CPython does, and break off as told."""
 
 import dis
 import gc
@@ -42,7 +42,9 @@ def test_instructions_are_those_of_dis(interp, name):
     code = getattr(interp_snippets, name).__code__
     mine = interp.instructions(code)
     assert [(i, op, arg) for i, op, arg, _ in mine if op != "CACHE"] == [
-        (d.offset // 2 - extended(code, d), d.opname, d.arg or 0) for d in dis.get_instructions(code) if d.opname != "EXTENDED_ARG"
+        (d.offset // 2 - extended(code, d), d.opname, d.arg or 0)
+        for d in dis.get_instructions(code)
+        if d.opname != "EXTENDED_ARG"
     ]
     lines = {d.offset // 2: d.positions.lineno for d in dis.get_instructions(code)}
     assert all(line == lines[i] for i, _, _, line in mine if lines[i] is not None)
@@ -322,8 +324,12 @@ def test_threads(interp):
 
 
 def script(interp, body):
-    code = f"import sys; sys.path.insert(0, {str(build())!r}); import braze_interp_test as interp\n" + textwrap.dedent(body)
-    return subprocess.run([sys.executable, "-X", "faulthandler", "-c", code], capture_output=True, text=True, timeout=60)
+    code = f"import sys; sys.path.insert(0, {str(build())!r}); import braze_interp_test as interp\n" + textwrap.dedent(
+        body
+    )
+    return subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code], capture_output=True, text=True, timeout=60
+    )
 
 
 @pytest.mark.parametrize("run", ["step_all", "run_traced"])

@@ -1,26 +1,27 @@
 /* Unpacking, pattern matching, argument lists, functions. Texts of errors are CPython's. */
 #include "frontend/cpython/v311/internal.h"
 
-static PyObject *unpack_error(int expected, int got, bool starred)
-{
-    if (starred) PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected at least %d, got %d)", expected, got);
-    else PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected %d, got %d)", expected, got);
+static PyObject *unpack_error(int expected, int got, bool starred) {
+    if (starred)
+        PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected at least %d, got %d)", expected, got);
+    else
+        PyErr_Format(PyExc_ValueError, "not enough values to unpack (expected %d, got %d)", expected, got);
     return NULL;
 }
 
-static PyObject *new_tuple(PyObject **items, Py_ssize_t n)
-{
+static PyObject *new_tuple(PyObject **items, Py_ssize_t n) {
     PyObject *t = PyTuple_New(n);
     for (Py_ssize_t i = 0; t && i < n; i++) PyTuple_SET_ITEM(t, i, Py_NewRef(items[i]));
     return t;
 }
 
 /* The items of `seq` for `before` plain targets, then, if after >= 0, one starred target and `after` plain ones. */
-PyObject *bz_unpack(PyObject *seq, int before, int after)
-{
+PyObject *bz_unpack(PyObject *seq, int before, int after) {
     bool starred = after >= 0;
-    if (!starred && PyTuple_CheckExact(seq) && PyTuple_GET_SIZE(seq) == before) return new_tuple(((PyTupleObject *)seq)->ob_item, before);
-    if (!starred && PyList_CheckExact(seq) && PyList_GET_SIZE(seq) == before) return new_tuple(((PyListObject *)seq)->ob_item, before);
+    if (!starred && PyTuple_CheckExact(seq) && PyTuple_GET_SIZE(seq) == before)
+        return new_tuple(((PyTupleObject *)seq)->ob_item, before);
+    if (!starred && PyList_CheckExact(seq) && PyList_GET_SIZE(seq) == before)
+        return new_tuple(((PyListObject *)seq)->ob_item, before);
     PyObject *it = PyObject_GetIter(seq), *list = NULL;
     if (!it) {
         if (PyErr_ExceptionMatches(PyExc_TypeError) && !Py_TYPE(seq)->tp_iter && !PySequence_Check(seq))
@@ -54,7 +55,8 @@ PyObject *bz_unpack(PyObject *seq, int before, int after)
         unpack_error(before + after, before + (int)size, true);
         goto fail;
     }
-    for (int i = 0; i < after; i++) PyTuple_SET_ITEM(items, before + 1 + i, PyList_GET_ITEM(list, size - after + i));  /* steals the tail */
+    for (int i = 0; i < after; i++)
+        PyTuple_SET_ITEM(items, before + 1 + i, PyList_GET_ITEM(list, size - after + i)); /* steals the tail */
     Py_SET_SIZE(list, size - after);
     PyTuple_SET_ITEM(items, before, list);
     Py_DECREF(it);
@@ -67,13 +69,13 @@ fail:
 }
 
 /* case {k: ...}: tuple of the values, None where a key is missing. */
-PyObject *bz_match_keys(PyObject *map, PyObject *keys)
-{
+PyObject *bz_match_keys(PyObject *map, PyObject *keys) {
     Py_ssize_t n = PyTuple_GET_SIZE(keys);
     if (!n) return PyTuple_New(0);
     PyObject *get = NULL, *seen = NULL, *dummy = NULL, *values = NULL;
     int unbound = _PyObject_GetMethod(map, bz_id_get, &get);
-    if (!get || !(seen = PySet_New(NULL)) || !(dummy = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type)) || !(values = PyTuple_New(n)))
+    if (!get || !(seen = PySet_New(NULL)) || !(dummy = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type)) ||
+        !(values = PyTuple_New(n)))
         goto fail;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *key = PyTuple_GET_ITEM(keys, i), *args[] = {map, key, dummy};
@@ -101,11 +103,12 @@ done:
 }
 
 /* Appends the attribute `name` of the subject. 1: done, 0: it has none (or an exception is set). */
-static int match_attr(PyObject *subject, PyObject *type, PyObject *name, PyObject *seen, PyObject *attrs, bz_getattr get)
-{
+static int match_attr(PyObject *subject, PyObject *type, PyObject *name, PyObject *seen, PyObject *attrs,
+                      bz_getattr get) {
     if (PySet_Contains(seen, name) || PySet_Add(seen, name)) {
         if (!PyErr_Occurred())
-            PyErr_Format(PyExc_TypeError, "%s() got multiple sub-patterns for attribute %R", ((PyTypeObject *)type)->tp_name, name);
+            PyErr_Format(PyExc_TypeError, "%s() got multiple sub-patterns for attribute %R",
+                         ((PyTypeObject *)type)->tp_name, name);
         return 0;
     }
     PyObject *attr = get(subject, name);
@@ -119,16 +122,14 @@ static int match_attr(PyObject *subject, PyObject *type, PyObject *name, PyObjec
 }
 
 /* The attribute names that positional sub-patterns stand for (new tuple); *self: the subject itself is the only one. */
-static PyObject *positional_names(PyObject *type, Py_ssize_t nargs, bool *self, bz_getattr get)
-{
+static PyObject *positional_names(PyObject *type, Py_ssize_t nargs, bool *self, bz_getattr get) {
     const char *tname = ((PyTypeObject *)type)->tp_name;
     PyObject *names = get(type, bz_id___match_args__);
     *self = false;
     if (names && !PyTuple_CheckExact(names)) {
         PyErr_Format(PyExc_TypeError, "%s.__match_args__ must be a tuple (got %s)", tname, Py_TYPE(names)->tp_name);
         Py_CLEAR(names);
-    }
-    else if (!names && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+    } else if (!names && PyErr_ExceptionMatches(PyExc_AttributeError)) {
         PyErr_Clear();
         names = PyTuple_New(0);
         *self = PyType_HasFeature((PyTypeObject *)type, _Py_TPFLAGS_MATCH_SELF);
@@ -136,15 +137,15 @@ static PyObject *positional_names(PyObject *type, Py_ssize_t nargs, bool *self, 
     if (!names) return NULL;
     Py_ssize_t allowed = *self ? 1 : PyTuple_GET_SIZE(names);
     if (allowed < nargs) {
-        PyErr_Format(PyExc_TypeError, "%s() accepts %zd positional sub-pattern%s (%zd given)", tname, allowed, allowed == 1 ? "" : "s", nargs);
+        PyErr_Format(PyExc_TypeError, "%s() accepts %zd positional sub-pattern%s (%zd given)", tname, allowed,
+                     allowed == 1 ? "" : "s", nargs);
         Py_CLEAR(names);
     }
     return names;
 }
 
 /* case C(a, b, k=c): tuple of the attributes; NULL without an exception where it does not match. */
-PyObject *bz_match_class(PyObject *subject, PyObject *type, Py_ssize_t nargs, PyObject *kwnames, bz_getattr get)
-{
+PyObject *bz_match_class(PyObject *subject, PyObject *type, Py_ssize_t nargs, PyObject *kwnames, bz_getattr get) {
     if (!PyType_Check(type)) {
         PyErr_SetString(PyExc_TypeError, "called match pattern must be a type");
         return NULL;
@@ -174,20 +175,19 @@ done:
 }
 
 /* The positional arguments of f(*args) as a new reference to a tuple. */
-PyObject *bz_args_tuple(PyObject *func, PyObject *args)
-{
+PyObject *bz_args_tuple(PyObject *func, PyObject *args) {
     if (PyTuple_CheckExact(args)) return Py_NewRef(args);
     if (Py_TYPE(args)->tp_iter || PySequence_Check(args)) return PySequence_Tuple(args);
     PyErr_Clear();
     PyObject *s = _PyObject_FunctionStr(func);
-    if (s) PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s", s, Py_TYPE(args)->tp_name);
+    if (s)
+        PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s", s, Py_TYPE(args)->tp_name);
     Py_XDECREF(s);
     return NULL;
 }
 
 /* The keyword arguments of f(**kwargs) as a new reference to a dict. */
-PyObject *bz_kwargs_dict(PyObject *func, PyObject *kwargs)
-{
+PyObject *bz_kwargs_dict(PyObject *func, PyObject *kwargs) {
     if (PyDict_CheckExact(kwargs)) return Py_NewRef(kwargs);
     PyObject *d = PyDict_New();
     if (d && _PyDict_MergeEx(d, kwargs, 2) < 0) {
@@ -197,10 +197,10 @@ PyObject *bz_kwargs_dict(PyObject *func, PyObject *kwargs)
     return d;
 }
 
-int bz_list_extend(PyObject *list, PyObject *iterable)
-{
+int bz_list_extend(PyObject *list, PyObject *iterable) {
     PyObject *none = _PyList_Extend((PyListObject *)list, iterable);
-    if (!none && PyErr_ExceptionMatches(PyExc_TypeError) && !Py_TYPE(iterable)->tp_iter && !PySequence_Check(iterable)) {
+    if (!none && PyErr_ExceptionMatches(PyExc_TypeError) && !Py_TYPE(iterable)->tp_iter &&
+        !PySequence_Check(iterable)) {
         PyErr_Clear();
         PyErr_Format(PyExc_TypeError, "Value after * must be an iterable, not %.200s", Py_TYPE(iterable)->tp_name);
     }
@@ -208,23 +208,20 @@ int bz_list_extend(PyObject *list, PyObject *iterable)
     return none ? 0 : -1;
 }
 
-int bz_dict_update(PyObject *dict, PyObject *mapping)
-{
+int bz_dict_update(PyObject *dict, PyObject *mapping) {
     int err = PyDict_Update(dict, mapping);
     if (err < 0 && PyErr_ExceptionMatches(PyExc_AttributeError))
         PyErr_Format(PyExc_TypeError, "'%.200s' object is not a mapping", Py_TYPE(mapping)->tp_name);
     return err;
 }
 
-int bz_dict_merge(PyObject *dict, PyObject *mapping, PyObject *func)
-{
+int bz_dict_merge(PyObject *dict, PyObject *mapping, PyObject *func) {
     int err = _PyDict_MergeEx(dict, mapping, 2);
     if (err < 0) bz_kwargs_error(func, mapping);
     return err;
 }
 
-PyObject *bz_make_function(bz_frame *f, PyObject **top, int flags)
-{
+PyObject *bz_make_function(bz_frame *f, PyObject **top, int flags) {
     PyFunctionObject *fn = (PyFunctionObject *)PyFunction_New(*--top, f->f_globals);
     if (!fn) return NULL;
     if (flags & 8) Py_XSETREF(fn->func_closure, Py_NewRef(*--top));
@@ -236,8 +233,7 @@ PyObject *bz_make_function(bz_frame *f, PyObject **top, int flags)
 
 /* ---- elements that C code took out of a container, replaced by what stands for them in the trace */
 
-int bz_loaded_tuple(PyObject *tuple, Py_ssize_t except)
-{
+int bz_loaded_tuple(PyObject *tuple, Py_ssize_t except) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
         if (i == except) continue;
         PyObject *old = PyTuple_GET_ITEM(tuple, i), *v = bz_loaded_element(old);
@@ -248,8 +244,7 @@ int bz_loaded_tuple(PyObject *tuple, Py_ssize_t except)
     return 0;
 }
 
-int bz_loaded_list(PyObject *list)
-{
+int bz_loaded_list(PyObject *list) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
         PyObject *v = bz_loaded_element(PyList_GET_ITEM(list, i));
         if (!v) return -1;
@@ -258,8 +253,7 @@ int bz_loaded_list(PyObject *list)
     return 0;
 }
 
-int bz_loaded_dict(PyObject *dict)
-{
+int bz_loaded_dict(PyObject *dict) {
     PyObject *key, *old;
     Py_ssize_t pos = 0;
     while (PyDict_Next(dict, &pos, &key, &old)) {
@@ -274,27 +268,30 @@ int bz_loaded_dict(PyObject *dict)
 
 /* At a break the target must be as before the instruction, hence these fill a temporary first. */
 
-int bz_traced_list_extend(PyObject *list, PyObject *iterable)
-{
+int bz_traced_list_extend(PyObject *list, PyObject *iterable) {
     PyObject *part = PyList_New(0);
     Py_ssize_t size = PyList_GET_SIZE(list);
-    int err = !part || bz_list_extend(part, iterable) < 0 || bz_loaded_list(part) < 0 || bz_aborting() ? -1 : PyList_SetSlice(list, size, size, part);
+    int err = !part || bz_list_extend(part, iterable) < 0 || bz_loaded_list(part) < 0 || bz_aborting()
+                  ? -1
+                  : PyList_SetSlice(list, size, size, part);
     Py_XDECREF(part);
     return err;
 }
 
-int bz_traced_dict_update(PyObject *dict, PyObject *mapping)
-{
+int bz_traced_dict_update(PyObject *dict, PyObject *mapping) {
     PyObject *part = PyDict_New();
-    int err = !part || bz_dict_update(part, mapping) < 0 || bz_loaded_dict(part) < 0 || bz_aborting() ? -1 : PyDict_Update(dict, part);
+    int err = !part || bz_dict_update(part, mapping) < 0 || bz_loaded_dict(part) < 0 || bz_aborting()
+                  ? -1
+                  : PyDict_Update(dict, part);
     Py_XDECREF(part);
     return err;
 }
 
-int bz_traced_dict_merge(PyObject *dict, PyObject *mapping, PyObject *func)
-{
-    PyObject *all = PyDict_Copy(dict);  /* keys that are there already are an error */
-    int err = !all || bz_dict_merge(all, mapping, func) < 0 || bz_loaded_dict(all) < 0 || bz_aborting() ? -1 : PyDict_Update(dict, all);
+int bz_traced_dict_merge(PyObject *dict, PyObject *mapping, PyObject *func) {
+    PyObject *all = PyDict_Copy(dict); /* keys that are there already are an error */
+    int err = !all || bz_dict_merge(all, mapping, func) < 0 || bz_loaded_dict(all) < 0 || bz_aborting()
+                  ? -1
+                  : PyDict_Update(dict, all);
     Py_XDECREF(all);
     return err;
 }

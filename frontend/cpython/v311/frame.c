@@ -15,13 +15,11 @@ bool bz_frame_is_generator(bz_frame *f) { return f->owner == FRAME_OWNED_BY_GENE
 bz_frame *bz_frame_back(bz_frame *f) { return f->previous; }
 bz_frame *bz_frame_top(void) { return PyThreadState_Get()->cframe->current_frame; }
 
-PyObject *bz_frame_generator(bz_frame *f)
-{
+PyObject *bz_frame_generator(bz_frame *f) {
     return bz_frame_is_generator(f) ? (PyObject *)_PyFrame_GetGenerator(f) : NULL;
 }
 
-void bz_frame_set_state(bz_frame *f, int next, int depth)
-{
+void bz_frame_set_state(bz_frame *f, int next, int depth) {
     f->prev_instr = _PyCode_CODE(f->f_code) + next - 1;
     f->stacktop = f->f_code->co_nlocalsplus + depth;
 }
@@ -34,13 +32,11 @@ static int local_kind(PyCodeObject *co, int i) { return _PyLocals_GetKind(co->co
 bool bz_code_local_is_cell(PyCodeObject *co, int i) { return (local_kind(co, i) & (CO_FAST_CELL | CO_FAST_FREE)) != 0; }
 bool bz_code_local_is_free(PyCodeObject *co, int i) { return (local_kind(co, i) & CO_FAST_FREE) != 0; }
 
-int bz_code_line(PyCodeObject *co, int instruction)
-{
+int bz_code_line(PyCodeObject *co, int instruction) {
     return PyCode_Addr2Line(co, instruction * (int)sizeof(_Py_CODEUNIT));
 }
 
-int bz_code_instruction(PyCodeObject *co, int i, int *oparg, int *next)
-{
+int bz_code_instruction(PyCodeObject *co, int i, int *oparg, int *next) {
     const _Py_CODEUNIT *code = _PyCode_CODE(co);
     int arg = 0, opcode;
     for (;; i++) {
@@ -57,22 +53,19 @@ bool bz_tracer_active(PyThreadState *ts) { return ts->cframe->use_tracing != 0; 
 
 PyObject *bz_type_lookup(PyTypeObject *t, PyObject *name) { return _PyType_Lookup(t, name); }
 
-PyObject **bz_instance_dict_pointer(PyObject *o)
-{
+PyObject **bz_instance_dict_pointer(PyObject *o) {
     PyObject **p = _PyObject_GetDictPtr(o);
-    if (!p) PyErr_Clear();  /* no memory for the dict; or no dict at all, without an exception */
+    if (!p) PyErr_Clear(); /* no memory for the dict; or no dict at all, without an exception */
     return p;
 }
 
 uint64_t bz_dict_version(PyObject *dict) { return ((PyDictObject *)dict)->ma_version_tag; }
 
-uint32_t bz_type_version(PyTypeObject *t)
-{
+uint32_t bz_type_version(PyTypeObject *t) {
     return PyType_HasFeature(t, Py_TPFLAGS_VALID_VERSION_TAG) ? t->tp_version_tag : 0;
 }
 
-PyObject *bz_dict_get_known_hash(PyObject *dict, PyObject *key, Py_hash_t hash)
-{
+PyObject *bz_dict_get_known_hash(PyObject *dict, PyObject *key, Py_hash_t hash) {
     PyObject *v = _PyDict_GetItem_KnownHash(dict, key, hash);
     if (!v && PyErr_Occurred()) PyErr_Clear();
     return v;

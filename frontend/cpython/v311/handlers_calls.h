@@ -1,4 +1,5 @@
 /* Handlers: calls, functions, with. Part of loop.h. */
+// clang-format off: the fragment of a function
     OP(PRECALL) {
 #if !TRACED  /* the hook of CALL is to see the bound method */
         PyObject *callable = PEEK(oparg + 1);
@@ -36,7 +37,8 @@
         if (kwargs && !dict) goto error;
         tuple = bz_args_tuple(fn, args);
 #if TRACED
-        if (tuple && tuple != args && (bz_loaded_tuple(tuple, -1) < 0 || bz_made(tuple) < 0 || ABORTING())) Py_CLEAR(tuple);
+        if (tuple && tuple != args && (bz_loaded_tuple(tuple, -1) < 0 || bz_made(tuple) < 0 || ABORTING()))
+            Py_CLEAR(tuple);
         if (tuple && dict != kwargs && (bz_loaded_dict(dict) < 0 || bz_made(dict) < 0 || ABORTING())) Py_CLEAR(tuple);
 #endif
         r = tuple ? ACCESS(call_ex)(frame, fn, tuple, dict) : NULL;
@@ -61,8 +63,10 @@
     if (enter) exit = ACCESS(load_special)(manager, exit_name); \
     if (exit) r = ACCESS(call)(frame, enter, no_args + 1, 0 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL); \
     else if (!_PyErr_Occurred(ts) && !ABORTING()) \
-        PyErr_Format(PyExc_TypeError, enter ? "'%.200s' object does not support the " what " protocol (missed %U method)" \
-                     : "'%.200s' object does not support the " what " protocol", Py_TYPE(manager)->tp_name, exit_name); \
+        PyErr_Format(PyExc_TypeError, \
+                     enter ? "'%.200s' object does not support the " what " protocol (missed %U method)" \
+                           : "'%.200s' object does not support the " what " protocol", \
+                     Py_TYPE(manager)->tp_name, exit_name); \
     Py_XDECREF(enter); \
     if (!r || ABORTING()) { Py_XDECREF(r); Py_XDECREF(exit); goto error; } \
     REPLACE(1, exit); \

@@ -1,5 +1,6 @@
-/* Handlers: building, unpacking and matching containers. Part of loop.h. What C code takes out of a container that is older than the trace is
- * announced by bz_read_container and replaced by bz_loaded_element. */
+/* Handlers: building, unpacking and matching containers. Part of loop.h. What C code takes out of a container that is
+ * older than the trace is announced by bz_read_container and replaced by bz_loaded_element. */
+// clang-format off: the fragment of a function
     OP(BUILD_TUPLE) {
         PyObject *t = PyTuple_New(oparg);
         if (!t) goto error;
@@ -137,7 +138,10 @@
         NEED(items);
 #if TRACED
         PyObject *rest = PyTuple_GET_ITEM(items, before);
-        if (bz_loaded_list(rest) < 0 || bz_made(rest) < 0 || bz_loaded_tuple(items, before) < 0 || ABORTING()) { Py_DECREF(items); goto error; }
+        if (bz_loaded_list(rest) < 0 || bz_made(rest) < 0 || bz_loaded_tuple(items, before) < 0 || ABORTING()) {
+            Py_DECREF(items);
+            goto error;
+        }
 #endif
         DROP(1);
         for (int i = before + after; i >= 0; i--) PUSH(Py_NewRef(PyTuple_GET_ITEM(items, i)));

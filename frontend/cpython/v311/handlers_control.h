@@ -1,4 +1,5 @@
 /* Handlers: jumps, iteration, return. Part of loop.h. */
+// clang-format off: the fragment of a function
 #define POP_JUMP_FORWARD(name, condition, wanted) OP_AT(op_##name, name) { \
     int t = condition; \
     OKAY(t); \

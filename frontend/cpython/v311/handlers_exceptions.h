@@ -1,4 +1,5 @@
 /* Handlers: raising and catching. Part of loop.h. */
+// clang-format off: the fragment of a function
     OP(RAISE_VARARGS) {
         bool again = bz_raise(ts, oparg > 0 ? PEEK(oparg) : NULL, oparg > 1 ? TOP() : NULL);
         if (again && !ABORTING()) goto unwind;
@@ -18,8 +19,8 @@
         NEXT;
     }
     OP(RERAISE) {
-        /* With an argument: the traceback keeps the place where the exception was raised first, while the handler is still looked up for this
-         * instruction (unwind uses `instr`). */
+        /* With an argument: the traceback keeps the place where the exception was raised first, while the handler is
+         * still looked up for this instruction (unwind uses `instr`). */
         if (oparg) frame->prev_instr = first + PyLong_AsLong(PEEK(oparg + 1));
         PyObject *exc = POP();
         PyErr_Restore(Py_NewRef(PyExceptionInstance_Class(exc)), exc, PyException_GetTraceback(exc));
@@ -43,7 +44,8 @@
     }
     OP(CHECK_EG_MATCH) {  /* [exc, type] -> [exc, None] or [rest, match] */
         PyObject *exc = PEEK(2), *match = NULL, *rest = NULL;
-        if (bz_check_except_star_type(TOP()) < 0 || bz_exception_group_match(exc, TOP(), &match, &rest) < 0 || ABORTING()) {
+        if (bz_check_except_star_type(TOP()) < 0 || bz_exception_group_match(exc, TOP(), &match, &rest) < 0
+            || ABORTING()) {
             Py_XDECREF(match);
             Py_XDECREF(rest);
             goto error;

@@ -1,13 +1,15 @@
 /* Handlers: generators and coroutines. Part of loop.h. */
+// clang-format off: the fragment of a function
     OP(RETURN_GENERATOR) {
-        /* _Py_MakeCoro and _PyFrame_Copy are hidden. The opcode ends the activation, so CPython's loop can run just it: it makes the generator,
-         * moves the frame into it and returns it. */
+        /* _Py_MakeCoro and _PyFrame_Copy are hidden. The opcode ends the activation, so CPython's loop can run just it:
+         * it makes the generator, moves the frame into it and returns it. */
         frame->prev_instr = instr - 1;
         LEAVE();
         result = _PyEval_EvalFrameDefault(ts, frame, 0);
 #if TRACED
         if (result && (bz_made(result) < 0 || ABORTING())) Py_CLEAR(result);
-        if (!result && !_PyErr_Occurred(ts)) PyErr_SetString(PyExc_RuntimeError, "the trace that this generator belonged to is over");
+        if (!result && !_PyErr_Occurred(ts))
+            PyErr_SetString(PyExc_RuntimeError, "the trace that this generator belonged to is over");
         bz_frame_exit(frame, result);
         Py_XDECREF(handled_before);
 #endif

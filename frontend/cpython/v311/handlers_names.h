@@ -1,4 +1,5 @@
 /* Handlers: prologue, stack, variables. Part of loop.h. */
+// clang-format off: the fragment of a function
     OP(NOP) NEXT;
     OP(RESUME) {
         if (oparg < 2) SAFE_POINT();
@@ -123,7 +124,8 @@
     }
     OP(DELETE_GLOBAL) {
         int err = ACCESS(store_global)(frame, NAME(), NULL);
-        if (err < 0 && !ABORTING() && PyErr_ExceptionMatches(PyExc_KeyError)) bz_name_error(PyExc_NameError, BZ_NAME_ERROR, NAME());
+        if (err < 0 && !ABORTING() && PyErr_ExceptionMatches(PyExc_KeyError))
+            bz_name_error(PyExc_NameError, BZ_NAME_ERROR, NAME());
         OKAY(err);
         NEXT;
     }

@@ -1,4 +1,5 @@
 /* Handlers: attributes, items, operators. Part of loop.h. */
+// clang-format off: the fragment of a function
     OP(LOAD_ATTR) {
         PyObject *v = ACCESS(load_attr)(TOP(), NAME());
         NEED(v);
@@ -61,8 +62,8 @@
         PyObject *a = PEEK(2), *b = TOP();
         if ((oparg == NB_ADD || oparg == NB_INPLACE_ADD) && PyUnicode_CheckExact(a) && PyUnicode_CheckExact(b)
             && _PyOpcode_Deopt[_Py_OPCODE(*next)] == STORE_FAST && LOCAL(_Py_OPARG(*next)) == a) {
-            /* s = s + t: append in place, else loops that build strings are quadratic. CPython does this only in a specialised opcode. The
-             * STORE_FAST is part of it. */
+            /* s = s + t: append in place, else loops that build strings are quadratic. CPython does this only in a
+             * specialised opcode. The STORE_FAST is part of it. */
             PyObject **target = &LOCAL(_Py_OPARG(*next));
             sp -= 2;
             Py_DECREF(a);

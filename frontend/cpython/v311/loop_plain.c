@@ -17,12 +17,10 @@
 #define SEND_TO(receiver, v, r, status) ((status) = PyIter_Send(receiver, v, &(r)))
 #include "frontend/cpython/v311/loop.h"
 
-enum bz_outcome bz_step(PyThreadState *ts, bz_frame *f, int throwflag, PyObject **value)
-{
+enum bz_outcome bz_step(PyThreadState *ts, bz_frame *f, int throwflag, PyObject **value) {
     return run_plain(ts, f, throwflag, false, value);
 }
 
-PyObject *bz_leave_to_cpython(PyThreadState *ts, bz_frame *f, int throwflag)
-{
+PyObject *bz_leave_to_cpython(PyThreadState *ts, bz_frame *f, int throwflag) {
     return _PyEval_EvalFrameDefault(ts, f, throwflag);
 }

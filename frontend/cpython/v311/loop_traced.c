@@ -1,10 +1,10 @@
 /* The traced loop: every access to objects that may be older than the trace goes through the hooks. */
 #include "frontend/cpython/v311/internal.h"
 
-/* ---- the local namespace of a class body or module. A module's is its globals; any other mapping is a container like every other. */
+/* ---- the local namespace of a class body or module. A module's is its globals; any other mapping is a container like
+ * every other. */
 
-static PyObject *load_class_name(bz_frame *f, PyObject *name)
-{
+static PyObject *load_class_name(bz_frame *f, PyObject *name) {
     PyObject *locals = f->f_locals;
     if (PyDict_CheckExact(locals)) {
         int present = bz_contains(locals, name);
@@ -15,8 +15,7 @@ static PyObject *load_class_name(bz_frame *f, PyObject *name)
     return v;
 }
 
-static PyObject *load_name(bz_frame *f, PyObject *name)
-{
+static PyObject *load_name(bz_frame *f, PyObject *name) {
     if (f->f_locals == f->f_globals) return bz_load_global(f, name);
     if (!f->f_locals) {
         PyErr_Format(PyExc_SystemError, "no locals when loading %R", name);
@@ -26,16 +25,14 @@ static PyObject *load_name(bz_frame *f, PyObject *name)
     return v || PyErr_Occurred() || bz_aborting() ? v : bz_load_global(f, name);
 }
 
-static int store_name(bz_frame *f, PyObject *name, PyObject *value)
-{
+static int store_name(bz_frame *f, PyObject *name, PyObject *value) {
     if (f->f_locals == f->f_globals) return bz_store_global(f, name, value);
     if (f->f_locals) return bz_set_item(f->f_locals, name, value);
     PyErr_Format(PyExc_SystemError, "no locals found when storing %R", name);
     return -1;
 }
 
-static int delete_name(bz_frame *f, PyObject *name)
-{
+static int delete_name(bz_frame *f, PyObject *name) {
     if (!f->f_locals) {
         PyErr_Format(PyExc_SystemError, "no locals when deleting %R", name);
         return -1;
@@ -45,13 +42,13 @@ static int delete_name(bz_frame *f, PyObject *name)
     return err;
 }
 
-/* ---- yield from, await. Generators, coroutines and iterators written in Python are frames, which are traced; what is left are C iterators, whose
- * elements the hook must see. Those with a method `send` (asynchronous generators, futures) return a value at their end. */
-static PySendResult send_to(PyObject *receiver, PyObject *v, PyObject **result)
-{
+/* ---- yield from, await. Generators, coroutines and iterators written in Python are frames, which are traced; what is
+ * left are C iterators, whose elements the hook must see. Those with a method `send` (asynchronous generators, futures)
+ * return a value at their end. */
+static PySendResult send_to(PyObject *receiver, PyObject *v, PyObject **result) {
     PyTypeObject *t = Py_TYPE(receiver);
-    bool c_iterator = !PyType_HasFeature(t, Py_TPFLAGS_HEAPTYPE) && !(t->tp_as_async && t->tp_as_async->am_send) && PyIter_Check(receiver)
-        && !_PyType_Lookup(t, bz_id_send);
+    bool c_iterator = !PyType_HasFeature(t, Py_TPFLAGS_HEAPTYPE) && !(t->tp_as_async && t->tp_as_async->am_send) &&
+                      PyIter_Check(receiver) && !_PyType_Lookup(t, bz_id_send);
     if (v != Py_None || !c_iterator) return PyIter_Send(receiver, v, result);
     *result = bz_iter_next(receiver);
     if (*result) return PYGEN_NEXT;
@@ -76,7 +73,6 @@ static PySendResult send_to(PyObject *receiver, PyObject *v, PyObject **result)
 #define SEND_TO(receiver, v, r, status) ((status) = send_to(receiver, v, &(r)))
 #include "frontend/cpython/v311/loop.h"
 
-enum bz_outcome bz_run_traced(PyThreadState *ts, bz_frame *frame, int throwflag, bool is_root, PyObject **value)
-{
+enum bz_outcome bz_run_traced(PyThreadState *ts, bz_frame *frame, int throwflag, bool is_root, PyObject **value) {
     return run_traced(ts, frame, throwflag, is_root, value);
 }

@@ -3,8 +3,7 @@
 
 /* ---- LOAD_GLOBAL, LOAD_NAME and their relatives */
 
-PyObject *bz_default_load_global(bz_frame *f, PyObject *name)
-{
+PyObject *bz_default_load_global(bz_frame *f, PyObject *name) {
     PyObject *v, *globals = f->f_globals, *builtins = f->f_builtins;
     if (PyDict_CheckExact(globals) && PyDict_CheckExact(builtins)) {
         Py_hash_t hash = ((PyASCIIObject *)name)->hash;
@@ -22,13 +21,11 @@ PyObject *bz_default_load_global(bz_frame *f, PyObject *name)
     return v;
 }
 
-int bz_default_store_global(bz_frame *f, PyObject *name, PyObject *value)
-{
+int bz_default_store_global(bz_frame *f, PyObject *name, PyObject *value) {
     return value ? PyDict_SetItem(f->f_globals, name, value) : PyDict_DelItem(f->f_globals, name);
 }
 
-PyObject *bz_load_class_name(bz_frame *f, PyObject *name)
-{
+PyObject *bz_load_class_name(bz_frame *f, PyObject *name) {
     PyObject *v, *locals = f->f_locals;
     if (PyDict_CheckExact(locals)) return Py_XNewRef(PyDict_GetItemWithError(locals, name));
     v = PyObject_GetItem(locals, name);
@@ -36,8 +33,7 @@ PyObject *bz_load_class_name(bz_frame *f, PyObject *name)
     return v;
 }
 
-PyObject *bz_load_name(bz_frame *f, PyObject *name)
-{
+PyObject *bz_load_name(bz_frame *f, PyObject *name) {
     if (!f->f_locals) {
         PyErr_Format(PyExc_SystemError, "no locals when loading %R", name);
         return NULL;
@@ -58,8 +54,7 @@ PyObject *bz_load_name(bz_frame *f, PyObject *name)
     return v;
 }
 
-int bz_store_name(bz_frame *f, PyObject *name, PyObject *value)
-{
+int bz_store_name(bz_frame *f, PyObject *name, PyObject *value) {
     PyObject *ns = f->f_locals;
     if (!ns) {
         PyErr_Format(PyExc_SystemError, "no locals found when storing %R", name);
@@ -68,8 +63,7 @@ int bz_store_name(bz_frame *f, PyObject *name, PyObject *value)
     return PyDict_CheckExact(ns) ? PyDict_SetItem(ns, name, value) : PyObject_SetItem(ns, name, value);
 }
 
-int bz_delete_name(bz_frame *f, PyObject *name)
-{
+int bz_delete_name(bz_frame *f, PyObject *name) {
     if (!f->f_locals) {
         PyErr_Format(PyExc_SystemError, "no locals when deleting %R", name);
         return -1;
@@ -79,15 +73,13 @@ int bz_delete_name(bz_frame *f, PyObject *name)
     return -1;
 }
 
-PyObject *bz_load_build_class(PyObject *builtins)
-{
+PyObject *bz_load_build_class(PyObject *builtins) {
     PyObject *v;
     if (PyDict_CheckExact(builtins)) {
         v = PyDict_GetItemWithError(builtins, bz_id___build_class__);
         if (v) return Py_NewRef(v);
         if (PyErr_Occurred()) return NULL;
-    }
-    else {
+    } else {
         v = PyObject_GetItem(builtins, bz_id___build_class__);
         if (v || !PyErr_ExceptionMatches(PyExc_KeyError)) return v;
     }
@@ -95,8 +87,7 @@ PyObject *bz_load_build_class(PyObject *builtins)
     return NULL;
 }
 
-int bz_setup_annotations(PyObject *locals)
-{
+int bz_setup_annotations(PyObject *locals) {
     if (!locals) {
         PyErr_SetString(PyExc_SystemError, "no locals found when setting up annotations");
         return -1;
@@ -104,8 +95,7 @@ int bz_setup_annotations(PyObject *locals)
     if (PyDict_CheckExact(locals)) {
         if (PyDict_GetItemWithError(locals, bz_id___annotations__)) return 0;
         if (PyErr_Occurred()) return -1;
-    }
-    else {
+    } else {
         PyObject *present = PyObject_GetItem(locals, bz_id___annotations__);
         Py_XDECREF(present);
         if (present) return 0;
@@ -122,8 +112,7 @@ int bz_setup_annotations(PyObject *locals)
 
 /* ---- imports */
 
-PyObject *bz_default_import_name(bz_frame *f, PyObject *name, PyObject *fromlist, PyObject *level)
-{
+PyObject *bz_default_import_name(bz_frame *f, PyObject *name, PyObject *fromlist, PyObject *level) {
     PyObject *import = PyDict_GetItemWithError(f->f_builtins, bz_id___import__);
     if (!import) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_ImportError, "__import__ not found");
@@ -142,19 +131,24 @@ PyObject *bz_default_import_name(bz_frame *f, PyObject *name, PyObject *fromlist
     return res;
 }
 
-PyObject *bz_default_import_from(PyObject *module, PyObject *name)
-{
+PyObject *bz_default_import_from(PyObject *module, PyObject *name) {
     PyObject *x, *package = NULL, *path = NULL, *msg;
     if (_PyObject_LookupAttr(module, name, &x) != 0) return x;
-    package = PyObject_GetAttr(module, bz_id___name__);  /* a circular import: the submodule may be in sys.modules */
+    package = PyObject_GetAttr(module, bz_id___name__); /* a circular import: the submodule may be in sys.modules */
     if (package && PyUnicode_Check(package)) {
         PyObject *full = PyUnicode_FromFormat("%U.%U", package, name);
-        if (!full) { Py_DECREF(package); return NULL; }
+        if (!full) {
+            Py_DECREF(package);
+            return NULL;
+        }
         x = PyImport_GetModule(full);
         Py_DECREF(full);
-        if (x || PyErr_Occurred()) { Py_DECREF(package); return x; }
-    }
-    else Py_CLEAR(package);
+        if (x || PyErr_Occurred()) {
+            Py_DECREF(package);
+            return x;
+        }
+    } else
+        Py_CLEAR(package);
     path = PyModule_GetFilenameObject(module);
     PyObject *shown = package ? Py_NewRef(package) : PyUnicode_FromString("<unknown module name>");
     if (!shown) goto done;
@@ -162,12 +156,13 @@ PyObject *bz_default_import_from(PyObject *module, PyObject *name)
         PyErr_Clear();
         msg = PyUnicode_FromFormat("cannot import name %R from %R (unknown location)", name, shown);
         PyErr_SetImportError(msg, package, NULL);
-    }
-    else {
+    } else {
         PyObject *spec = PyObject_GetAttr(module, bz_id___spec__);
         msg = PyUnicode_FromFormat(_PyModuleSpec_IsInitializing(spec)
-                ? "cannot import name %R from partially initialized module %R (most likely due to a circular import) (%S)"
-                : "cannot import name %R from %R (%S)", name, shown, path);
+                                       ? "cannot import name %R from partially initialized module %R (most likely due "
+                                         "to a circular import) (%S)"
+                                       : "cannot import name %R from %R (%S)",
+                                   name, shown, path);
         Py_XDECREF(spec);
         PyErr_SetImportError(msg, package, path);
     }
@@ -180,19 +175,17 @@ done:
 }
 
 /* The error of `from m import *` where an element of __all__ or a key of __dict__ is no string. */
-static void star_name_error(PyObject *module, PyObject *name, bool from_dict)
-{
+static void star_name_error(PyObject *module, PyObject *name, bool from_dict) {
     PyObject *mod = PyObject_GetAttr(module, bz_id___name__);
     if (mod && !PyUnicode_Check(mod))
         PyErr_Format(PyExc_TypeError, "module __name__ must be a string, not %.100s", Py_TYPE(mod)->tp_name);
     else if (mod)
-        PyErr_Format(PyExc_TypeError, "%s in %U.%s must be str, not %.100s", from_dict ? "Key" : "Item", mod, from_dict ? "__dict__" : "__all__",
-                     Py_TYPE(name)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s in %U.%s must be str, not %.100s", from_dict ? "Key" : "Item", mod,
+                     from_dict ? "__dict__" : "__all__", Py_TYPE(name)->tp_name);
     Py_XDECREF(mod);
 }
 
-static int import_all_from(PyObject *locals, PyObject *module)
-{
+static int import_all_from(PyObject *locals, PyObject *module) {
     PyObject *all, *dict;
     bool from_dict = false;
     if (_PyObject_LookupAttr(module, bz_id___all__, &all) < 0) return -1;
@@ -211,19 +204,23 @@ static int import_all_from(PyObject *locals, PyObject *module)
     for (Py_ssize_t i = 0; !err; i++) {
         PyObject *name = PySequence_GetItem(all, i);
         if (!name) {
-            if (PyErr_ExceptionMatches(PyExc_IndexError)) PyErr_Clear();
-            else err = -1;
+            if (PyErr_ExceptionMatches(PyExc_IndexError))
+                PyErr_Clear();
+            else
+                err = -1;
             break;
         }
         if (!PyUnicode_Check(name)) {
             star_name_error(module, name, from_dict);
             err = -1;
-        }
-        else if (!(from_dict && PyUnicode_GET_LENGTH(name) && PyUnicode_READ_CHAR(name, 0) == '_')) {
+        } else if (!(from_dict && PyUnicode_GET_LENGTH(name) && PyUnicode_READ_CHAR(name, 0) == '_')) {
             PyObject *v = PyObject_GetAttr(module, name);
-            if (!v) err = -1;
-            else if (PyDict_CheckExact(locals)) err = PyDict_SetItem(locals, name, v);
-            else err = PyObject_SetItem(locals, name, v);
+            if (!v)
+                err = -1;
+            else if (PyDict_CheckExact(locals))
+                err = PyDict_SetItem(locals, name, v);
+            else
+                err = PyObject_SetItem(locals, name, v);
             Py_XDECREF(v);
         }
         Py_DECREF(name);
@@ -232,9 +229,8 @@ static int import_all_from(PyObject *locals, PyObject *module)
     return err;
 }
 
-int bz_import_star(PyThreadState *ts, bz_frame *f, PyObject *module)
-{
-    PyFrameObject *object = PyThreadState_GetFrame(ts);  /* the frame that runs: f's */
+int bz_import_star(PyThreadState *ts, bz_frame *f, PyObject *module) {
+    PyFrameObject *object = PyThreadState_GetFrame(ts); /* the frame that runs: f's */
     int err = object ? PyFrame_FastToLocalsWithError(object) : -1;
     if (!err && !f->f_locals) {
         PyErr_SetString(PyExc_SystemError, "no locals found during 'import *'");
@@ -248,11 +244,12 @@ int bz_import_star(PyThreadState *ts, bz_frame *f, PyObject *module)
     return err;
 }
 
-int bz_print_expr(PyObject *v)
-{
+int bz_print_expr(PyObject *v) {
     PyObject *hook = _PySys_GetAttr(PyThreadState_Get(), bz_id_displayhook), *r = NULL;
-    if (hook) r = PyObject_CallOneArg(hook, v);
-    else PyErr_SetString(PyExc_RuntimeError, "lost sys.displayhook");
+    if (hook)
+        r = PyObject_CallOneArg(hook, v);
+    else
+        PyErr_SetString(PyExc_RuntimeError, "lost sys.displayhook");
     Py_XDECREF(r);
     return r ? 0 : -1;
 }

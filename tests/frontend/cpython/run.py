@@ -51,7 +51,15 @@ def run(mode, modules, out):
     env["BRAZE_INTERP_STATS"] = str(stats)
     env["BRAZE_INTERP"] = "" if mode == "plain" else mode
     command = [sys.executable, "-X", "faulthandler", "-m", "test", "-v", *modules]
-    process = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", stdin=subprocess.DEVNULL)
+    process = subprocess.run(
+        command,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+    )
     (out / f"{mode}.log").write_text(process.stdout)
     return outcomes(process.stdout)
 
@@ -69,7 +77,11 @@ def main():
         mine = run(mode, args.modules, args.out)
         names = [k for k in sorted(plain | mine) if plain.get(k) != mine.get(k) and k not in MODES[mode]]
         different += len(names)
-        print(f"{mode}: {len(mine)} outcomes, {len(names)} differ", *(f"  {k}: {plain.get(k)} -> {mine.get(k)}" for k in names[:50]), sep="\n")
+        print(
+            f"{mode}: {len(mine)} outcomes, {len(names)} differ",
+            *(f"  {k}: {plain.get(k)} -> {mine.get(k)}" for k in names[:50]),
+            sep="\n",
+        )
     return 1 if different or not plain else 0
 
 
