@@ -3,7 +3,6 @@
 #include <atomic>
 
 #include "bridge/compiled_trace.h"
-#include "bridge/dispatch_mode.h"
 #include "bridge/gil.h"
 #include "core/support/error.h"
 #include "frontend/cpython/api.h"
@@ -61,8 +60,8 @@ Tracer::~Tracer() {
     if (t_active == this) t_active = nullptr;
 }
 
-void Tracer::enter() { push_capture_mode(); }
-void Tracer::leave() { pop_capture_mode(); }
+void Tracer::enter() { modes_before_ = push_capture_mode(); }
+void Tracer::leave() { pop_capture_mode(std::move(modes_before_)); }
 void Tracer::pause() {
     if (!finished_ && paused_++ == 0) leave();
 }
@@ -451,7 +450,11 @@ void Tracer::torch_level(const c10::OperatorHandle& op, torch::jit::Stack* stack
     ++trace_.torch_ops;
     if (info.is_lift) return;
     c10::IValue* args = stack->data() + (stack->size() - info.args.size());
-    auto is_real = [](const at::Tensor& t) { return t.defined() && !as_fake(t) && !is_wrapped_number(t); };
+    // what a function transform wraps comes again when it has been unwrapped
+    constexpr c10::DispatchKeySet wrapped({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
+    auto is_real = [&](const at::Tensor& t) {
+        return t.defined() && !as_fake(t) && !is_wrapped_number(t) && !t.key_set().has_any(wrapped);
+    };
     auto replace = [&](const at::Tensor& t) {
         Gil gil;
         WithoutMode without;

@@ -2,6 +2,7 @@
 #pragma once
 #include <unordered_map>
 
+#include "bridge/dispatch_mode.h"
 #include "bridge/fake.h"
 #include "bridge/trace.h"
 #include "frontend/bridge_api.h"
@@ -55,6 +56,7 @@ class Tracer final : public frontend::Capture {
     frontend::CaptureOptions options_;
     Trace trace_;
     const uint64_t epoch_;
+    c10::impl::TorchDispatchModeTLS modes_before_;
     int paused_ = 0;
     bool finished_ = false;
     std::unordered_map<c10::StorageImpl*, c10::Storage> input_storages_;  // by the real storage

@@ -72,15 +72,17 @@ void above_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::j
 
 }  // namespace
 
-void push_capture_mode() {
+c10::impl::TorchDispatchModeTLS push_capture_mode() {
+    c10::impl::TorchDispatchModeTLS before = c10::impl::TorchDispatchModeTLS::get_state();
     c10::impl::TorchDispatchModeTLS::push_non_infra_mode_onto_stack(
         std::make_shared<c10::impl::PyObject_TorchDispatchMode>(nullptr, interpreter()));
     c10::impl::tls_set_dispatch_key_included(kAbove, true);
+    return before;
 }
 
-void pop_capture_mode() {
+void pop_capture_mode(c10::impl::TorchDispatchModeTLS before) {
     c10::impl::tls_set_dispatch_key_included(kAbove, false);
-    c10::impl::TorchDispatchModeTLS::pop_stack();
+    c10::impl::TorchDispatchModeTLS::set_state(std::move(before));
 }
 
 TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&above_autograd>()); }

@@ -4,8 +4,9 @@
 
 namespace braze::bridge {
 
-void push_capture_mode();
-void pop_capture_mode();
+// Returns the stack of modes as it was. (The program may take ours off the stack: printing a tensor does.)
+c10::impl::TorchDispatchModeTLS push_capture_mode();
+void pop_capture_mode(c10::impl::TorchDispatchModeTLS before);
 
 // The mode taken off while Meta kernels run.
 class WithoutMode {

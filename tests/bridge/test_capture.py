@@ -265,7 +265,7 @@ def test_grad_through_in_place_and_views():
         y = x * 2
         y[1:].mul_(x[0])
         y.t_()
-        return y, y.view(-1)[::2]
+        return y, y.t().view(-1)[::2]
     check_grads(f, leaf(3, 3))
 
 
@@ -393,7 +393,7 @@ def test_metadata_changes_of_inputs_break(breaks):
 
 
 def test_errors_of_the_program_pass():
-    with pytest.raises(RuntimeError, match="shape|size"):
+    with pytest.raises(RuntimeError, match="same reduction dim"):
         Captured(lambda x: x @ x, torch.randn(3, 4))
     check(lambda x: x + 1, torch.randn(3))
 
