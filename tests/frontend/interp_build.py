@@ -21,8 +21,7 @@ def build() -> pathlib.Path:
     out = ROOT / "build" / "interp_test" / digest.hexdigest()[:16]
     module = out / "braze_interp_test.so"
     if not module.exists():
-        shutil.rmtree(out.parent, ignore_errors=True)
-        out.mkdir(parents=True)
+        out.mkdir(parents=True, exist_ok=True)
         compiler = shutil.which("cc") or sysconfig.get_config_var("CC").split()[0]
         include = sysconfig.get_paths()["include"]
         command = [compiler, *FLAGS.split(), *LENIENT.split(), f"-I{ROOT}", "-isystem", include, *map(str, sources)]

@@ -223,7 +223,7 @@ enum bz_outcome bz_trace(PyObject *func, PyObject *const *state, int n_state, in
                      co->co_qualname, co->co_nlocalsplus, co->co_stacksize, n_state, next, Py_SIZE(co));
         return BZ_RAISED;
     }
-    if (mode == BZ_TRACING || request || bz_tracer_active(PyThreadState_Get())) {
+    if (root_frame || request || bz_tracer_active(PyThreadState_Get())) {
         PyErr_SetString(PyExc_RuntimeError,
                         "cannot trace: this thread traces already, or sys.settrace or sys.setprofile is in force");
         return BZ_RAISED;
@@ -232,9 +232,11 @@ enum bz_outcome bz_trace(PyObject *func, PyObject *const *state, int n_state, in
         .function = (PyFunctionObject *)func, .state = state, .n_state = n_state, .next = next, .outcome = BZ_RAISED};
     _PyFrameEvalFunction now = _PyInterpreterState_GetEvalFrameFunc(interpreter());
     if (now != eval_hook) _PyInterpreterState_SetEvalFrameFunc(interpreter(), eval_hook);
+    int outer_mode = bz_mode_set(BZ_OFF); /* of what runs before and after the scratch frame: finalisers */
     request = &r;
     call_with_dummies(&r);
     request = NULL;
+    mode = outer_mode;
     if (now != eval_hook && _PyInterpreterState_GetEvalFrameFunc(interpreter()) == eval_hook)
         _PyInterpreterState_SetEvalFrameFunc(interpreter(), now);
     if (r.outcome == BZ_RETURNED) *value = r.value;

@@ -26,10 +26,11 @@
 
 /* Names that the interpreter itself looks up. Own interned strings: &_Py_ID(x) would reach into _PyRuntime at an offset
  * that a patch release may move. */
-#define BZ_NAMES(X)                                                                                                  \
-    X(__aenter__)                                                                                                    \
-    X(__aexit__) X(__all__) X(__annotations__) X(__build_class__) X(__dict__) X(__enter__) X(__exit__) X(__import__) \
-        X(__match_args__) X(__name__) X(__spec__) X(displayhook) X(get) X(name) X(send)
+// clang-format off
+#define BZ_NAMES(X) X(__aenter__) X(__aexit__) X(__all__) X(__annotations__) X(__build_class__) X(__dict__) \
+    X(__enter__) X(__exit__) X(__import__) X(__match_args__) X(__name__) X(__spec__) X(displayhook) X(get) X(name) \
+    X(send)
+// clang-format on
 #define X(n) extern PyObject* bz_id_##n;
 BZ_NAMES(X)
 #undef X
