@@ -20,7 +20,8 @@ THREAD_LOCAL int mode;
 THREAD_LOCAL struct trace_request *request;
 THREAD_LOCAL bz_frame *root_frame;
 THREAD_LOCAL bool handler_changed;
-THREAD_LOCAL char *stack_limit; /* C stack below this address is the reserve */
+THREAD_LOCAL uintptr_t stack_low;  /* of this thread; 0: not looked up yet */
+THREAD_LOCAL size_t stack_reserve; /* what is left at its low end is for unwinding and C code */
 
 static Py_ssize_t holders;
 static _PyFrameEvalFunction previous_eval; /* whoever was installed before us (NULL: CPython's own loop) */
@@ -40,22 +41,23 @@ bool bz_trace_handler_changed(void) { return handler_changed; }
 /* ---- depth of the C stack: under any hook a Python call takes C stack, so sys.setrecursionlimit no longer is the only
  * limit */
 
-static void __attribute__((noinline)) find_stack_limit(void) {
+static void __attribute__((noinline)) find_stack(void) {
     pthread_attr_t attr;
     void *low;
     size_t size;
-    stack_limit = (char *)1; /* unknown: never deep */
+    stack_low = (uintptr_t)1; /* unknown: never deep */
     if (pthread_getattr_np(pthread_self(), &attr)) return;
     if (!pthread_attr_getstack(&attr, &low, &size)) {
-        size_t reserve = size / 4 < (256 << 10) ? size / 4 : 256 << 10;
-        stack_limit = (char *)low + reserve;
+        stack_low = (uintptr_t)low;
+        stack_reserve = size / 4 < (256 << 10) ? size / 4 : 256 << 10;
     }
     pthread_attr_destroy(&attr);
 }
 
 bool bz_stack_is_deep(void) {
-    if (!stack_limit) find_stack_limit();
-    return (char *)__builtin_frame_address(0) < stack_limit;
+    if (!stack_low) find_stack();
+    /* A program that has moved to a stack of its own is outside, and not watched. */
+    return (uintptr_t)__builtin_frame_address(0) - stack_low < stack_reserve;
 }
 
 /* ---- running a frame */
