@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/loops/kernel.h"
@@ -33,5 +34,9 @@ struct CompileStats { int kernels = 0, unique = 0, cached = 0; double seconds_ir
 std::vector<CompiledKernel> compile(const std::vector<loops::Kernel>& kernels, const CpuTarget& target, int threads,
                                     CompileStats* stats = nullptr,
                                     std::vector<std::pair<std::string, std::string>>* dump = nullptr);
+
+// Functions that compiled code may call by name, beside those that dlsym finds in the process (SLEEF's vector functions,
+// for one, if the host has loaded a library with them). Later registrations of a name win. Thread-safe.
+void register_symbols(std::vector<std::pair<std::string, void*>> symbols);
 
 }  // namespace braze::codegen

@@ -1,0 +1,282 @@
+#include "core/codegen/cpu/plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "core/codegen/cpu/target.h"
+#include "core/codegen/cpu/vector_math.h"
+#include "core/support/error.h"
+
+namespace braze::codegen {
+
+using ir::DType;
+using ir::Op;
+using loops::Level;
+using loops::Scalar;
+using loops::ScalarKind;
+using shapes::ExprKind;
+
+std::optional<int64_t> upper_bound(const Expr& e) {
+    int64_t hi = e.range().hi;
+    if (hi == std::numeric_limits<int64_t>::max()) return std::nullopt;
+    return hi;
+}
+
+Plan::Plan(const loops::Kernel& kernel, const CpuTarget& target) : k_(kernel), target_(target) {
+    BRAZE_CHECK(k_.outer.size() <= kMaxAxes && k_.inner.size() <= kMaxAxes, "kernel " + k_.name + " has too many axes");
+    for (size_t i = 0; i < k_.outer.size(); ++i) {
+        outer_.push_back(loops::outer_axis(static_cast<int>(i), k_.outer[i]));
+        symbol_depends_[outer_.back()] = outer_bit(i);
+    }
+    for (size_t i = 0; i < k_.inner.size(); ++i) {
+        inner_.push_back(loops::inner_axis(static_cast<int>(i), k_.inner[i]));
+        symbol_depends_[inner_.back()] = inner_bit(i);
+    }
+    find_depends();
+    choose_axis();
+    choose_lanes();
+    choose_unroll();
+    choose_tail();
+}
+
+Depends Plan::depends(const Expr& e) const {
+    std::vector<Expr> symbols;
+    e.symbols(symbols);
+    Depends d = 0;
+    for (const Expr& s : symbols) {
+        auto it = symbol_depends_.find(s);
+        if (it != symbol_depends_.end()) d |= it->second;
+    }
+    return d;
+}
+
+int Plan::index_scalar(const Expr& symbol) const {
+    auto it = index_of_.find(symbol);
+    return it == index_of_.end() ? -1 : it->second;
+}
+
+void Plan::find_depends() {
+    constexpr Depends outer_bits = kPoint - 1;
+    for (size_t i = 0; i < k_.scalars.size(); ++i) {
+        const Scalar& s = k_.scalars[i];
+        Depends d = depends(s.address);
+        for (int a : s.args) d |= depends_[static_cast<size_t>(a)];
+        if (s.mask >= 0) d |= depends_[static_cast<size_t>(s.mask)];
+        if (s.kind == ScalarKind::Load) {
+            if (s.level == Level::Inner) d |= kStage;
+            if (k_.params[static_cast<size_t>(s.param)].written) d |= kPinned;
+        }
+        if (s.kind == ScalarKind::Reduce) d = (d & outer_bits) | kPoint;
+        depends_.push_back(d);
+        if (s.kind == ScalarKind::IndexOf) {
+            symbol_depends_[s.symbol] = d;
+            index_of_[s.symbol] = static_cast<int>(i);
+        }
+    }
+}
+
+void Plan::choose_axis() {
+    along_outer = k_.vectorize == loops::Vectorize::OuterLast || k_.inner.empty();
+    if (along_outer && k_.outer.empty()) along_outer = false;
+    has_axis = along_outer ? !k_.outer.empty() : !k_.inner.empty();
+    if (!has_axis) return;
+    axis = along_outer ? outer_.back() : inner_.back();
+    extent = along_outer ? k_.outer.back() : k_.inner.back();
+    axis_bit = along_outer ? outer_bit(k_.outer.size() - 1) : inner_bit(k_.inner.size() - 1);
+}
+
+// By the widest type that is computed in. 64-bit integers count only where there is no 32-bit work beside them: next to floats
+// they are indices, and take several registers.
+void Plan::choose_lanes() {
+    int bytes = vector_bytes(target_.isa);
+    unroll.assign(k_.stages.size(), 1);
+    if (!has_axis || bytes == 0) return;
+    int widest = 1;
+    bool long_integers = false;
+    for (size_t i = 0; i < k_.scalars.size(); ++i) {
+        const Scalar& s = k_.scalars[i];
+        if (!varies(static_cast<int>(i)) && s.kind != ScalarKind::Reduce) continue;
+        if (s.kind == ScalarKind::Index || s.kind == ScalarKind::IndexOf || s.kind == ScalarKind::Check) continue;
+        if (s.kind == ScalarKind::Reduce && (s.op == Op::ArgMax || s.op == Op::ArgMin)) continue;
+        if (s.dtype == DType::I64 || s.dtype == DType::U64) long_integers = true;
+        else widest = std::max(widest, ir::size_of(s.dtype));
+    }
+    if (long_integers && widest < 4) widest = 8;
+    lanes = std::max(1, bytes / widest);
+    // a short axis takes a shorter vector
+    if (std::optional<int64_t> hi = upper_bound(extent)) {
+        bool masks = target_.isa == Isa::Avx512;
+        while (lanes > 1 && (masks ? lanes / 2 >= *hi : lanes > *hi)) lanes /= 2;
+    }
+}
+
+double Plan::cost(int scalar) const {
+    const Scalar& s = k_.scalars[static_cast<size_t>(scalar)];
+    if (!varies(scalar)) return 0.1;
+    switch (s.kind) {
+        case ScalarKind::Const: return 0;
+        case ScalarKind::Load: {
+            if (!varies(s.address)) return 1;
+            auto form = lane_form(s.address, lanes, true);
+            return form && (form->stride == Expr(1) || form->stride == Expr(0)) ? 1 : 12;
+        }
+        case ScalarKind::Cast: return ir::is_half(s.dtype) ? 4 : 1;
+        case ScalarKind::Index:
+        case ScalarKind::IndexOf: return 2;
+        case ScalarKind::Check: return 4;
+        case ScalarKind::Reduce: return 0;
+        default: break;
+    }
+    switch (s.op) {
+        case Op::Div:
+        case Op::Sqrt:
+        case Op::Reciprocal: return 3;
+        case Op::Exp:
+        case Op::Exp2: return 12;
+        case Op::Sigmoid:
+        case Op::Log: return 16;
+        default: break;
+    }
+    if (VectorMath::inlined(s.op, target_)) return 24;
+    if (ir::kind(s.op) == ir::OpKind::Unary && s.op >= Op::Exp && s.op <= Op::Erfc && s.op != Op::Rsqrt) return 30;
+    return 1.5;
+}
+
+// Enough independent work per step to hide latencies, while the values still fit the registers.
+void Plan::choose_unroll() {
+    if (!has_axis || lanes == 1) return;
+    for (size_t st = 0; st < k_.stages.size(); ++st) {
+        std::vector<bool> seen(k_.scalars.size());
+        std::vector<int> work;
+        auto reach = [&](int i) {
+            if (i >= 0 && !seen[static_cast<size_t>(i)]) {
+                seen[static_cast<size_t>(i)] = true;
+                work.push_back(i);
+            }
+        };
+        auto reach_symbols = [&](const Expr& e) {
+            std::vector<Expr> symbols;
+            e.symbols(symbols);
+            for (const Expr& x : symbols) reach(index_scalar(x));
+        };
+        for (int r : k_.stages[st].reduces) reach(k_.scalars[static_cast<size_t>(r)].args[0]);
+        for (const loops::Store& x : k_.stages[st].stores) {
+            if (x.level != Level::Inner && !along_outer) continue;
+            reach(x.scalar);
+            reach_symbols(x.address);
+        }
+        double total = 0;
+        while (!work.empty()) {
+            int i = work.back();
+            work.pop_back();
+            const Scalar& s = k_.scalars[static_cast<size_t>(i)];
+            total += cost(i);
+            if (s.kind != ScalarKind::Reduce)
+                for (int a : s.args) reach(a);
+            reach(s.mask);
+            reach_symbols(s.address);
+        }
+        bool reduces = !k_.stages[st].reduces.empty();
+        int u = total <= 8 ? 4 : total <= 40 ? 2 : 1;
+        if (reduces && along_outer && total <= 4) u = 8;  // long pieces of a row at a time
+        if (std::optional<int64_t> hi = upper_bound(extent))
+            while (u > 1 && int64_t{u} * lanes > *hi) u /= 2;
+        unroll[st] = u;
+    }
+    point_unroll = *std::min_element(unroll.begin(), unroll.end());
+}
+
+void Plan::choose_tail() {
+    bool native = target_.isa == Isa::Avx512 || target_.isa == Isa::Avx2;
+    bool strided_store = false;
+    auto visit = [&](DType d, const Expr& address, bool value_varies, bool is_store) {
+        if (!varies(address) && !value_varies) return;
+        if (target_.isa == Isa::Avx2 && ir::size_of(d) < 4) native = false;
+        auto form = lane_form(address, lanes, true);
+        if (!form || form->stride != Expr(1)) strided_store = strided_store || is_store;
+        if (along_outer && lanes > 1 && form && !lane_form(address, lanes, false)) aligned = true;
+    };
+    for (size_t i = 0; i < k_.scalars.size(); ++i) {
+        const Scalar& s = k_.scalars[i];
+        if (s.kind == ScalarKind::Load) visit(s.dtype, s.address, varies(static_cast<int>(i)), false);
+    }
+    for (const loops::Stage& st : k_.stages)
+        for (const loops::Store& x : st.stores)
+            visit(k_.params[static_cast<size_t>(x.param)].dtype, x.address, varies(x.scalar), true);
+    masked_tail = lanes > 1 && native && (target_.isa == Isa::Avx512 || !strided_store);
+}
+
+// A number that divides the expression's value for sure (0: the value is 0).
+int64_t Plan::divisor(const Expr& e, int lanes, bool aligned) const {
+    switch (e.kind()) {
+        case ExprKind::Const: return std::abs(e.value());
+        case ExprKind::Symbol: return e == axis && aligned ? lanes : 1;
+        case ExprKind::Add: {
+            int64_t g = 0;
+            for (const Expr& x : e.operands()) g = std::gcd(g, divisor(x, lanes, aligned));
+            return g;
+        }
+        case ExprKind::Mul: {
+            int64_t p = 1;
+            for (const Expr& x : e.operands()) {
+                int64_t d = divisor(x, lanes, aligned);
+                if (d == 0) return 0;
+                p = p > (int64_t{1} << 30) || d > (int64_t{1} << 30) ? std::max(p, d) : p * d;
+            }
+            return p;
+        }
+        case ExprKind::FloorDiv: {
+            auto by = e.operands()[1].as_const();
+            int64_t d = divisor(e.operands()[0], lanes, aligned);
+            return by && *by > 0 && d % *by == 0 ? d / *by : 1;
+        }
+        case ExprKind::Mod: return std::gcd(divisor(e.operands()[0], lanes, aligned), divisor(e.operands()[1], lanes, aligned));
+        default: return 1;
+    }
+}
+
+std::optional<LaneForm> Plan::lane_form(const Expr& e, int lanes, bool aligned) const {
+    if (!varies(e)) return LaneForm{e, 0};
+    switch (e.kind()) {
+        case ExprKind::Symbol: return e == axis ? std::optional(LaneForm{e, 1}) : std::nullopt;
+        case ExprKind::Add: {
+            Expr stride = 0;
+            for (const Expr& x : e.operands()) {
+                auto form = lane_form(x, lanes, aligned);
+                if (!form) return std::nullopt;
+                stride = stride + form->stride;
+            }
+            return LaneForm{e, stride};
+        }
+        case ExprKind::Mul: {
+            Expr stride = 0, factor = 1;
+            for (const Expr& x : e.operands()) {
+                auto form = lane_form(x, lanes, aligned);
+                if (!form) return std::nullopt;
+                if (form->stride == Expr(0)) factor = factor * x;
+                else if (stride == Expr(0)) stride = form->stride;
+                else return std::nullopt;
+            }
+            if (stride == Expr(0)) return LaneForm{e, 0};
+            if (varies(factor)) return std::nullopt;
+            return LaneForm{e, stride * factor};
+        }
+        case ExprKind::FloorDiv:
+        case ExprKind::Mod: {
+            // Does the quotient stay the same over the lanes? The remainder of lane 0 is a multiple of g.
+            auto form = lane_form(e.operands()[0], lanes, aligned);
+            auto by = e.operands()[1].as_const();
+            if (!form || !by || *by <= 0) return std::nullopt;
+            auto stride = form->stride.as_const();
+            if (!stride || *stride < 0) return std::nullopt;
+            int64_t g = std::gcd(*by, divisor(e.operands()[0], lanes, aligned));
+            if (*stride != 0 && (lanes - 1) * *stride >= g) return std::nullopt;
+            return LaneForm{e, e.kind() == ExprKind::Mod ? *stride : 0};
+        }
+        default: return std::nullopt;
+    }
+}
+
+}  // namespace braze::codegen

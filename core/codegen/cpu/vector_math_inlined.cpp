@@ -1,0 +1,222 @@
+// f32 functions by range reduction and minimax polynomials (relative error below 2^-27 before rounding).
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/Transforms/Utils/BasicBlockUtils.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/codegen/cpu/elementwise.h"
+#include "core/codegen/cpu/vector_math.h"
+
+namespace braze::codegen {
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kRound = 12582912.0;  // 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits
+constexpr int64_t kRoundBits = 0x4b400000;
+
+}  // namespace
+
+llvm::Value* VectorMath::fma(V a, V b, V c) {
+    if (target_.fma) return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
+    return b_.CreateFAdd(b_.CreateFMul(a, b), c);
+}
+
+llvm::Value* VectorMath::polynomial(V x, std::initializer_list<double> ascending) {
+    const double* c = ascending.begin();
+    size_t n = ascending.size();
+    V y = constant(x, c[n - 1]);
+    for (size_t i = n - 1; i-- > 0;) y = fma(y, x, c[i]);
+    return y;
+}
+
+llvm::Value* VectorMath::at_most(V x, double limit) {
+    V l = constant(x, limit);
+    return b_.CreateSelect(b_.CreateFCmpOGT(x, l), l, x);
+}
+llvm::Value* VectorMath::at_least(V x, double limit) {
+    V l = constant(x, limit);
+    return b_.CreateSelect(b_.CreateFCmpOLT(x, l), l, x);
+}
+llvm::Value* VectorMath::as_int(V x) { return b_.CreateBitCast(x, with_lanes(b_.getInt32Ty(), lanes_of(x))); }
+llvm::Value* VectorMath::as_float(V bits) { return b_.CreateBitCast(bits, with_lanes(b_.getFloatTy(), lanes_of(bits))); }
+
+llvm::Value* VectorMath::power_of_two(V n) { return as_float(b_.CreateShl(b_.CreateAdd(n, integer(n, 127)), integer(n, 23))); }
+
+llvm::Value* VectorMath::scale(V y, V n) {
+    V half = b_.CreateAShr(n, integer(n, 1));
+    return b_.CreateFMul(b_.CreateFMul(y, power_of_two(half)), power_of_two(b_.CreateSub(n, half)));
+}
+
+// x = n * ln2 + r
+VectorMath::Scaled VectorMath::reduce_exp(V x) {
+    V t = fma(x, 1.4426950408889634, constant(x, kRound));
+    V n = b_.CreateFSub(t, constant(x, kRound));
+    V r = fma(n, -0.693145751953125, x);  // few enough bits that n * that is exact
+    r = fma(n, -1.4286068203094172e-06, r);
+    return {b_.CreateSub(as_int(t), integer(as_int(t), kRoundBits)), r};
+}
+
+// e^r for |r| <= ln2 / 2
+llvm::Value* VectorMath::exp_polynomial(V r) {
+    V p = polynomial(r, {0.5, 1.666666716e-01, 4.166626930e-02, 8.333263919e-03, 1.394617604e-03, 1.991851459e-04});
+    return b_.CreateFAdd(fma(p, b_.CreateFMul(r, r), r), constant(r, 1.0));
+}
+
+llvm::Value* VectorMath::exp(V x) {
+    Scaled s = reduce_exp(at_least(at_most(x, 89.0), -104.0));
+    return scale(exp_polynomial(s.r), s.n);
+}
+
+llvm::Value* VectorMath::exp2(V x) {
+    V c = at_least(at_most(x, 129.0), -151.0);
+    V t = b_.CreateFAdd(c, constant(x, kRound));
+    V r = b_.CreateFSub(c, b_.CreateFSub(t, constant(x, kRound)));
+    V p = polynomial(r, {6.931471825e-01, 2.402265072e-01, 5.550410971e-02, 9.618036449e-03, 1.333342982e-03, 1.546736603e-04,
+                         1.531521048e-05});
+    return scale(fma(p, r, 1.0), b_.CreateSub(as_int(t), integer(as_int(t), kRoundBits)));
+}
+
+llvm::Value* VectorMath::expm1(V x) {
+    Scaled s = reduce_exp(at_least(at_most(x, 89.0), -18.0));
+    V p = polynomial(s.r, {0.5, 1.666666716e-01, 4.166635498e-02, 8.333273232e-03, 1.394110266e-03, 1.991430327e-04});
+    p = fma(p, b_.CreateFMul(s.r, s.r), s.r);
+    V half = power_of_two(b_.CreateSub(s.n, integer(s.n, 1)));  // 2^n itself may overflow
+    V y = fma(p, half, b_.CreateFSub(half, constant(x, 0.5)));
+    y = b_.CreateFMul(y, constant(x, 2.0));
+    return b_.CreateSelect(b_.CreateFCmpOLT(abs(x), constant(x, 0x1p-25)), x, y);  // also keeps -0 and denormals
+}
+
+VectorMath::Logarithm VectorMath::reduce_log(V x) {
+    V small = b_.CreateFCmpOLT(x, constant(x, 0x1p-126));
+    x = b_.CreateSelect(small, b_.CreateFMul(x, constant(x, 0x1p23)), x);
+    V bits = as_int(x);
+    V base = integer(bits, 0x3f3504f3);  // sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2))
+    V offset = b_.CreateSub(bits, base);
+    V n = b_.CreateAShr(offset, integer(bits, 23));
+    V e = b_.CreateSIToFP(b_.CreateSub(n, b_.CreateSelect(small, integer(n, 23), integer(n, 0))), x->getType());
+    V m = as_float(b_.CreateAdd(b_.CreateAnd(offset, integer(bits, 0x7fffff)), base));
+    V f = b_.CreateFSub(m, constant(x, 1.0));
+    V s = b_.CreateFMul(f, f);
+    V p = polynomial(f, {3.333331048e-01, -2.499998510e-01, 2.000226974e-01, -1.666936874e-01, 1.421779245e-01, -1.238165945e-01,
+                         1.187728122e-01, -1.180843636e-01, 6.927829236e-02});
+    return {e, f, b_.CreateFMul(s, fma(f, p, constant(x, -0.5)))};
+}
+
+// NaN below `below` and for NaN, -inf there, inf at inf.
+llvm::Value* VectorMath::log_special(V y, V x, V below) {
+    y = b_.CreateSelect(b_.CreateFCmpOEQ(x, below), constant(x, -kInf), y);
+    y = b_.CreateSelect(b_.CreateFCmpULT(x, below), constant(x, std::nan("")), y);
+    return b_.CreateSelect(b_.CreateFCmpOEQ(x, constant(x, kInf)), x, y);
+}
+
+llvm::Value* VectorMath::log(V x) {
+    Logarithm l = reduce_log(x);
+    V y = b_.CreateFAdd(l.f, fma(l.e, 1.4286068203094172e-06, l.tail));
+    return log_special(fma(l.e, 0.693145751953125, y), x, constant(x, 0.0));
+}
+
+llvm::Value* VectorMath::log2(V x) {
+    Logarithm l = reduce_log(x);
+    V y = fma(l.f, 0.44269504088896343, b_.CreateFMul(l.tail, constant(x, 1.4426950408889634)));
+    return log_special(b_.CreateFAdd(b_.CreateFAdd(l.f, y), l.e), x, constant(x, 0.0));
+}
+
+llvm::Value* VectorMath::log10(V x) {
+    Logarithm l = reduce_log(x);
+    V y = fma(l.e, 4.605038981e-06, b_.CreateFMul(l.tail, constant(x, 0.4342944819032518)));
+    y = fma(l.f, -1.0103050e-08, y);  // log10(e) beyond its f32 value
+    y = fma(l.f, 0.4342944920063019, y);
+    return log_special(fma(l.e, 0.301025390625, y), x, constant(x, 0.0));
+}
+
+llvm::Value* VectorMath::log1p(V x) {
+    V one = constant(x, 1.0);
+    V u = b_.CreateFAdd(one, x);
+    Logarithm l = reduce_log(u);
+    V lost = b_.CreateFDiv(b_.CreateFSub(x, b_.CreateFSub(u, one)), u);  // what the rounding of 1 + x left out
+    // for large x it is the 1 that is rounded away
+    lost = b_.CreateSelect(b_.CreateFCmpOGE(x, constant(x, 0x1p24)), constant(x, 0.0), lost);
+    V y = b_.CreateFAdd(l.f, b_.CreateFAdd(fma(l.e, 1.4286068203094172e-06, l.tail), lost));
+    y = log_special(fma(l.e, 0.693145751953125, y), x, constant(x, -1.0));
+    return b_.CreateSelect(b_.CreateFCmpOLT(abs(x), constant(x, 0x1p-25)), x, y);
+}
+
+llvm::Value* VectorMath::tanh(V x) {
+    V z = abs(x);
+    V s = b_.CreateFMul(x, x);
+    V p = polynomial(s, {-3.333333135e-01, 1.333323717e-01, -5.395086855e-02, 2.172456309e-02, -8.239848539e-03, 2.203357173e-03});
+    V small = fma(b_.CreateFMul(s, p), x, x);
+    Scaled e = reduce_exp(at_most(b_.CreateFAdd(z, z), 20.0));
+    V t = b_.CreateFMul(exp_polynomial(e.r), power_of_two(e.n));
+    V one = constant(x, 1.0);
+    V large = b_.CreateFSub(one, b_.CreateFDiv(constant(x, 2.0), b_.CreateFAdd(t, one)));
+    return b_.CreateSelect(b_.CreateFCmpOLT(z, constant(x, 0.6)), small, copysign(large, x));
+}
+
+llvm::Value* VectorMath::erf(V x) {
+    V z = abs(x);
+    V s = b_.CreateFMul(x, x);
+    V p = polynomial(s, {1.283791661e-01, -3.761263192e-01, 1.128368378e-01, -2.685870603e-02, 5.199247506e-03, -8.121886058e-04,
+                         8.280397014e-05});
+    V small = fma(p, x, x);
+    // erfc(t) = exp(-t * (1 + Q(t)))
+    V t = at_most(z, 4.0);
+    V q = polynomial(t, {1.285517514e-01, 6.356252432e-01, 1.052627042e-01, -2.267414145e-02, 2.930160146e-03, -4.958793579e-05,
+                         -4.558090222e-05, 4.938186521e-06});
+    V u = b_.CreateFNeg(fma(q, t, t));
+    Scaled e = reduce_exp(u);
+    V large = b_.CreateFSub(constant(x, 1.0), b_.CreateFMul(exp_polynomial(e.r), power_of_two(e.n)));
+    return b_.CreateSelect(b_.CreateFCmpOLT(z, constant(x, 0.93)), small, copysign(large, x));
+}
+
+llvm::Value* VectorMath::sin_cos(V x, bool cosine) {
+    V t = fma(x, 0.6366197723675814, constant(x, kRound));
+    V n = b_.CreateFSub(t, constant(x, kRound));
+    V r = fma(n, -1.57079637050628662109375, x);  // pi/2 in three f32 parts; the first step is exact
+    r = fma(n, 4.37113900018624283e-8, r);
+    r = fma(n, 1.71512451e-15, r);
+    V s = b_.CreateFMul(r, r);
+    V sine = fma(b_.CreateFMul(s, polynomial(s, {-1.666666716e-01, 8.333329111e-03, -1.983933034e-04, 2.718272526e-06})), r, r);
+    V c = polynomial(s, {4.166666791e-02, -1.388888340e-03, 2.479951581e-05, -2.720987595e-07});
+    V cos = fma(fma(c, s, -0.5), s, 1.0);
+    V q = as_int(t);
+    V zero = integer(q, 0);
+    V odd = b_.CreateICmpNE(b_.CreateAnd(q, integer(q, 1)), zero);
+    V y = cosine ? b_.CreateSelect(odd, sine, cos) : b_.CreateSelect(odd, cos, sine);
+    V quadrant = cosine ? b_.CreateAdd(q, integer(q, 1)) : q;
+    V sign = b_.CreateShl(b_.CreateAnd(quadrant, integer(q, 2)), integer(q, 30));
+    y = as_float(b_.CreateXor(as_int(y), sign));
+    if (!cosine) y = b_.CreateSelect(b_.CreateFCmpOEQ(x, constant(x, 0.0)), x, y);  // -0
+    return with_fallback(y, b_.CreateFCmpUGT(abs(x), constant(x, 30000.0)), cosine ? ir::Op::Cos : ir::Op::Sin, {x});
+}
+
+// Exact: in f64 the quotient's integer part and the remainder are exact while the quotient is below 2^28.
+llvm::Value* VectorMath::fmod(V x, V y) {
+    llvm::Type* wide = with_lanes(b_.getDoubleTy(), lanes_of(x));
+    V a = b_.CreateFPExt(x, wide), d = b_.CreateFPExt(y, wide);
+    V q = b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, b_.CreateFDiv(a, d));
+    V r = b_.CreateFPTrunc(b_.CreateFSub(a, b_.CreateFMul(q, d)), x->getType());
+    V common = b_.CreateAnd(b_.CreateFCmpOLT(abs(q), constant(q, 0x1p28)), b_.CreateFCmpOLT(abs(y), constant(y, kInf)));
+    return with_fallback(copysign(r, x), b_.CreateNot(common), ir::Op::Fmod, {x, y});
+}
+
+llvm::Value* VectorMath::with_fallback(V fast, V rare, ir::Op op, llvm::ArrayRef<V> args) {
+    V any = lanes_of(fast) == 1 ? rare : b_.CreateOrReduce(rare);
+    llvm::Instruction* point = &*b_.GetInsertPoint();
+    llvm::BasicBlock* usual = point->getParent();
+    llvm::Instruction* then = llvm::SplitBlockAndInsertIfThen(any, point, false);
+    b_.SetInsertPoint(then);
+    V slow = call(op, args);
+    llvm::BasicBlock* slow_block = b_.GetInsertBlock();
+    b_.SetInsertPoint(point->getParent(), point->getParent()->begin());
+    llvm::PHINode* phi = b_.CreatePHI(fast->getType(), 2);
+    phi->addIncoming(fast, usual);
+    phi->addIncoming(slow, slow_block);
+    b_.SetInsertPoint(point);
+    return phi;
+}
+
+}  // namespace braze::codegen
