@@ -208,6 +208,35 @@ void batch_norm(Lowering& c) {
     batch_norm_with(c, "running_mean", "running_var");
 }
 
+void batch_norm_backward(Lowering& c) {
+    const auto* mask = c.call.get<std::vector<bool>>("output_mask");
+    c.require(mask && *mask == std::vector<bool>({true, true, true}) && c.given("weight"));
+    Value* v = c.tensor("input");
+    DType d = compute_dtype(c);
+    const Sizes& sizes = v->type.sizes;
+    std::vector<int> axes;
+    for (int k = 0; k < v->type.rank(); ++k) {
+        if (k != 1) axes.push_back(k);
+    }
+    c.require(v->type.rank() >= 2 && shapes::known_lt(0, count(v, axes)) && c.tensor("grad_out")->type.sizes == sizes);
+    bool train = c.flag("train");
+    Term mean(c, c.b.cast(c.tensor(train ? "save_mean" : "running_mean"), d));
+    Term rstd(c, train ? c.b.cast(c.tensor("save_invstd"), d)
+                       : inverse_root(c, c.b.cast(c.tensor("running_var"), d), c.real("eps")));
+    Term dy(c, c.b.cast(c.tensor("grad_out"), d));
+    Term centred = Term(c, c.b.cast(v, d)) - Term(c, per_channel(c, mean, sizes));
+    Term total = sum_over(c, dy, axes, false), dot = sum_over(c, centred * dy, axes, false);
+    Term scale = Term(c, c.b.cast(c.tensor("weight"), d)) * rstd;
+    Term dx = dy;
+    if (train) {
+        Term n(c, c.fill(Number(count(v, axes)), d, {sizes[1]}));
+        dx = dy - Term(c, per_channel(c, total / n, sizes)) - centred * Term(c, per_channel(c, dot * rstd * rstd / n, sizes));
+    }
+    c.done(dx * Term(c, per_channel(c, scale, sizes)), 0);
+    c.done(dot * rstd, 1);
+    c.done(total, 2);
+}
+
 void batch_norm_inference(Lowering& c) { batch_norm_with(c, "running_mean", "running_var"); }
 
 }  // namespace braze::passes::decomposition::rules
