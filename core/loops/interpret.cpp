@@ -16,7 +16,7 @@ class Code {
     Code(const Expr& e, const Lookup& variable) { emit(e, variable); }
 
     int64_t run(const std::vector<int64_t>& variables) const {
-        int64_t stack[64];
+        int64_t stack[64] = {};
         int top = 0;
         for (const Step& s : steps_) {
             if (s.kind == shapes::ExprKind::Const || s.kind == shapes::ExprKind::Symbol) {

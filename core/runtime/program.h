@@ -51,7 +51,7 @@ struct RunCall {
 };
 struct MakeView { int slot; };     // materialise the View slot's tensor (hosts may do it lazily)
 struct Allocate { int slot; };     // Fresh, or Arena with unknown size
-struct Release { int slot; };      // last use is over
+struct Release { int slot; };      // last use is over; not for inputs, what escapes, and memory that an in-place kernel took over
 using Thunk = std::variant<RunKernel, RunCall, MakeView, Allocate, Release>;
 
 struct Program {
@@ -61,7 +61,7 @@ struct Program {
     std::vector<int> outputs;                // slots
     std::vector<Expr> symbols;               // size symbols in the order the host passes them
     int64_t arena_bytes = 0;
-    std::vector<loops::Kernel> kernels;      // unique kernels
+    std::vector<loops::Kernel> kernels;      // unique kernels; each takes all of `symbols`
     std::vector<codegen::CompiledKernel> code;  // per kernel
     std::vector<std::string> origins;        // "add, mul (model.py:12)"
     std::string dump() const;

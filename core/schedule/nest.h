@@ -1,0 +1,18 @@
+// The axes of a draft become loops.
+#pragma once
+#include <vector>
+
+#include "core/schedule/lower.h"
+
+namespace braze::schedule {
+
+struct Nest {
+    loops::Kernel kernel;              // named, complete
+    std::vector<ir::Value*> buffers;   // per param
+    std::vector<Expr> offsets;         // per param: element offset from the value's first element
+    Expr outer_count, work;            // as in runtime::RunKernel
+};
+
+Nest make_nest(Draft draft, const std::vector<Expr>& symbols);
+
+}  // namespace braze::schedule
