@@ -4,6 +4,8 @@
 /* ---- the local namespace of a class body or module. A module's is its globals; any other mapping is a container like
  * every other. */
 
+static bool locals_are_globals(bz_frame *f) { return f->f_locals == f->f_globals && PyDict_CheckExact(f->f_globals); }
+
 static PyObject *load_class_name(bz_frame *f, PyObject *name) {
     PyObject *locals = f->f_locals;
     if (PyDict_CheckExact(locals)) {
@@ -16,7 +18,7 @@ static PyObject *load_class_name(bz_frame *f, PyObject *name) {
 }
 
 static PyObject *load_name(bz_frame *f, PyObject *name) {
-    if (f->f_locals == f->f_globals) return bz_load_global(f, name);
+    if (locals_are_globals(f)) return bz_load_global(f, name);
     if (!f->f_locals) {
         PyErr_Format(PyExc_SystemError, "no locals when loading %R", name);
         return NULL;
@@ -26,7 +28,7 @@ static PyObject *load_name(bz_frame *f, PyObject *name) {
 }
 
 static int store_name(bz_frame *f, PyObject *name, PyObject *value) {
-    if (f->f_locals == f->f_globals) return bz_store_global(f, name, value);
+    if (locals_are_globals(f)) return bz_store_global(f, name, value);
     if (f->f_locals) return bz_set_item(f->f_locals, name, value);
     PyErr_Format(PyExc_SystemError, "no locals found when storing %R", name);
     return -1;
@@ -37,7 +39,7 @@ static int delete_name(bz_frame *f, PyObject *name) {
         PyErr_Format(PyExc_SystemError, "no locals when deleting %R", name);
         return -1;
     }
-    int err = f->f_locals == f->f_globals ? bz_store_global(f, name, NULL) : bz_set_item(f->f_locals, name, NULL);
+    int err = locals_are_globals(f) ? bz_store_global(f, name, NULL) : bz_set_item(f->f_locals, name, NULL);
     if (err < 0 && !bz_aborting()) bz_name_error(PyExc_NameError, BZ_NAME_ERROR, name);
     return err;
 }
