@@ -32,6 +32,23 @@ Node* Builder::call(std::string callee, std::vector<Value*> operands, std::vecto
     return n;
 }
 
+Node* Builder::repeat(const Node& n, std::vector<Value*> operands) {
+    Node* copy = node(n.op);
+    copy->callee = n.callee;
+    copy->operands = std::move(operands);
+    copy->args = n.args;
+    copy->ordered = n.ordered;
+    copy->writes = n.writes;
+    copy->aliases = n.aliases;
+    copy->line = n.line;
+    for (size_t i = 0; i < n.results.size(); ++i) {
+        int alias = n.aliases.empty() ? -1 : n.aliases[i];
+        graph_.add_result(copy, n.results[i]->type,
+                          alias < 0 ? -1 : copy->operands[static_cast<size_t>(alias)]->storage);
+    }
+    return copy;
+}
+
 namespace {
 
 TensorType contiguous(DType dtype, const Sizes& sizes) { return {dtype, sizes, contiguous_strides(sizes)}; }
@@ -71,11 +88,12 @@ Value* Builder::iota(DType dtype, const Sizes& sizes, int axis, const Expr& star
 namespace {
 
 void check_elementwise(Op op, std::span<Value* const> operands, OpKind kind_wanted) {
-    BRAZE_CHECK(kind(op) == kind_wanted, "operator " + std::string(name(op)) + " does not take this number of operands");
+    BRAZE_CHECK(kind(op) == kind_wanted,
+                "operator " + std::string(name(op)) + " does not take this number of operands");
     for (const Value* v : operands) {
-        BRAZE_CHECK(v->type.sizes == operands[0]->type.sizes,
-                    std::string(name(op)) + ": operands %" + std::to_string(operands[0]->id) + " and %" +
-                        std::to_string(v->id) + " differ in size");
+        BRAZE_CHECK(v->type.sizes == operands[0]->type.sizes, std::string(name(op)) + ": operands %" +
+                                                                  std::to_string(operands[0]->id) + " and %" +
+                                                                  std::to_string(v->id) + " differ in size");
     }
     size_t first = op == Op::Where ? 1 : 0;
     for (size_t i = first; i < operands.size(); ++i) {
@@ -123,8 +141,10 @@ Sizes reduced_sizes(const Sizes& sizes, const std::vector<int>& dims, bool keepd
     Sizes out;
     for (size_t i = 0; i < sizes.size(); ++i) {
         bool reduced = std::find(dims.begin(), dims.end(), static_cast<int>(i)) != dims.end();
-        if (!reduced) out.push_back(sizes[i]);
-        else if (keepdim) out.emplace_back(1);
+        if (!reduced)
+            out.push_back(sizes[i]);
+        else if (keepdim)
+            out.emplace_back(1);
     }
     return out;
 }
@@ -139,7 +159,8 @@ std::vector<int> sorted_dims(std::vector<int> dims, int rank) {
 }  // namespace
 
 Value* Builder::reduce(Op op, Value* x, const std::vector<int>& given, bool keepdim, std::optional<DType> dtype) {
-    BRAZE_CHECK(kind(op) == OpKind::Reduce && op != Op::VarMean, std::string(name(op)) + " is no reduction with one result");
+    BRAZE_CHECK(kind(op) == OpKind::Reduce && op != Op::VarMean,
+                std::string(name(op)) + " is no reduction with one result");
     std::vector<int> dims = sorted_dims(given, x->type.rank());
     DType d = x->type.dtype;
     if (op == Op::ArgMax || op == Op::ArgMin) d = DType::I64;
@@ -152,7 +173,8 @@ Value* Builder::reduce(Op op, Value* x, const std::vector<int>& given, bool keep
 std::pair<Value*, Value*> Builder::var_mean(Value* x, const std::vector<int>& given, bool keepdim, double correction) {
     std::vector<int> dims = sorted_dims(given, x->type.rank());
     TensorType t = contiguous(x->type.dtype, reduced_sizes(x->type.sizes, dims, keepdim));
-    Value* var = create(Op::VarMean, {x}, {{"dims", to_exprs(dims)}, {"keepdim", keepdim}, {"correction", correction}}, t);
+    Value* var =
+        create(Op::VarMean, {x}, {{"dims", to_exprs(dims)}, {"keepdim", keepdim}, {"correction", correction}}, t);
     return {var, graph_.add_result(var->node, t)};
 }
 
@@ -163,7 +185,8 @@ Value* Builder::with_strides(Value* v, const Sizes& strides) {
 }
 
 Value* Builder::as_alias(Value* v, int storage) {
-    BRAZE_CHECK(v->node->results.size() == 1 && !v->node->operands.empty(), "only a view can share memory with its operand");
+    BRAZE_CHECK(v->node->results.size() == 1 && !v->node->operands.empty(),
+                "only a view can share memory with its operand");
     v->storage = storage;
     v->node->aliases = {0};
     return v;
@@ -206,8 +229,10 @@ bool rewrite(Graph& g, const std::function<bool(Node*, Builder&)>& visit) {
             b.line_ = n->line;
             bool drop = n->op != Op::Input && visit(n, b);
             BRAZE_CHECK(!b.at_, "no insertion point may be set while a graph is rewritten");
-            if (drop) changed = true;
-            else g.nodes.push_back(n);
+            if (drop)
+                changed = true;
+            else
+                g.nodes.push_back(n);
         }
     } catch (...) {
         g.nodes.insert(g.nodes.end(), old.begin() + static_cast<long>(next), old.end());

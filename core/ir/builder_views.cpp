@@ -48,8 +48,10 @@ Value* Builder::expand(Value* x, const Sizes& sizes) {
     for (size_t i = n; i-- > 0;) {
         bool added = i + own < n;
         Expr size = added ? Expr(1) : x->type.sizes[i + own - n];
-        if (!added) strides[i] = x->type.strides[i + own - n];
-        else strides[i] = i + 1 < n ? sizes[i + 1] * strides[i + 1] : Expr(1);
+        if (!added)
+            strides[i] = x->type.strides[i + own - n];
+        else
+            strides[i] = i + 1 < n ? sizes[i + 1] * strides[i + 1] : Expr(1);
         if (size == sizes[i]) continue;
         BRAZE_CHECK(size == Expr(1), "expand: axis of size " + size.str() + " to " + sizes[i].str());
         strides[i] = Expr(0);
@@ -79,7 +81,8 @@ Value* Builder::squeeze(Value* x, int axis) {
 
 Value* Builder::slice(Value* x, const Sizes& starts, const Sizes& steps, const Sizes& sizes) {
     size_t n = x->type.sizes.size();
-    BRAZE_CHECK(starts.size() == n && steps.size() == n && sizes.size() == n, "slice: starts, steps and sizes are per axis");
+    BRAZE_CHECK(starts.size() == n && steps.size() == n && sizes.size() == n,
+                "slice: starts, steps and sizes are per axis");
     Sizes strides(n);
     for (size_t i = 0; i < n; ++i) strides[i] = x->type.strides[i] * steps[i];
     return view(Op::Slice, x, {{"starts", starts}, {"steps", steps}}, sizes, strides);
@@ -127,8 +130,10 @@ Value* Builder::pad(Value* x, const Sizes& low, const Sizes& high, double value)
     for (size_t i = 0; i < n; ++i) sizes[i] = x->type.sizes[i] + low[i] + high[i];
     DType d = x->type.dtype;
     Arg fill = value;
-    if (d == DType::Bool) fill = value != 0;
-    else if (!is_float(d)) fill = Expr(static_cast<int64_t>(value));
+    if (d == DType::Bool)
+        fill = value != 0;
+    else if (!is_float(d))
+        fill = Expr(static_cast<int64_t>(value));
     return create(Op::Pad, {x}, {{"low", low}, {"high", high}, {"value", fill}}, {d, sizes, contiguous_strides(sizes)});
 }
 
@@ -147,7 +152,8 @@ Value* Builder::take(Value* x, const std::vector<Value*>& indices, const std::ve
     BRAZE_CHECK(!indices.empty() && indices.size() == axes.size(), "take: one index per axis is needed");
     Sizes sizes;
     for (int i = 0; i < x->type.rank(); ++i)
-        if (std::find(axes.begin(), axes.end(), i) == axes.end()) sizes.push_back(x->type.sizes[static_cast<size_t>(i)]);
+        if (std::find(axes.begin(), axes.end(), i) == axes.end())
+            sizes.push_back(x->type.sizes[static_cast<size_t>(i)]);
     BRAZE_CHECK(at >= 0 && static_cast<size_t>(at) <= sizes.size(), "take: `at` is out of range");
     const Sizes& index_sizes = indices[0]->type.sizes;
     sizes.insert(sizes.begin() + at, index_sizes.begin(), index_sizes.end());

@@ -51,8 +51,8 @@ struct Comparison {
         return a == b;
     }
     bool nodes(const Node& a, const Node& b) {
-        return a.op == b.op && a.callee == b.callee && same(a.operands, b.operands) && equal_args(a, b) && a.writes == b.writes &&
-               a.ordered == b.ordered && a.aliases == b.aliases && results(a, b);
+        return a.op == b.op && a.callee == b.callee && same(a.operands, b.operands) && equal_args(a, b) &&
+               a.writes == b.writes && a.ordered == b.ordered && a.aliases == b.aliases && results(a, b);
     }
 };
 

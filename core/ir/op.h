@@ -8,9 +8,9 @@
 namespace braze::ir {
 
 std::optional<Op> op_named(std::string_view text);
-int arity(Op op);             // number of tensor operands, -1: any
-bool is_elementwise(Op op);   // Unary, Binary, Ternary, Cast
-bool returns_bool(Op op);     // elementwise, Bool from any dtype
-bool is_commutative(Op op);   // bit for bit, whatever the values (NaN payloads aside)
+int arity(Op op);            // number of tensor operands, -1: any
+bool is_elementwise(Op op);  // Unary, Binary, Ternary, Cast
+bool returns_bool(Op op);    // elementwise, Bool from any dtype
+bool is_commutative(Op op);  // bit for bit, whatever the values (NaN payloads aside)
 
 }  // namespace braze::ir

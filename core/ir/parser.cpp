@@ -18,13 +18,18 @@ class Parser {
         expect("graph");
         expect("{");
         while (!take_word("return")) {
-            if (take_word("symbol")) graph_.symbols.push_back(symbol());
-            else if (take_word("free")) symbol();
-            else if (take_word("line")) line();
-            else node();
+            if (take_word("symbol"))
+                graph_.symbols.push_back(symbol());
+            else if (take_word("free"))
+                symbol();
+            else if (take_word("line"))
+                line();
+            else
+                node();
         }
-        if (!peek("}")) do graph_.outputs.push_back(value());
-        while (take(","));
+        if (!peek("}")) do
+                graph_.outputs.push_back(value());
+            while (take(","));
         expect("}");
         skip();
         if (i_ != s_.size()) fail("end of text");
@@ -42,13 +47,17 @@ class Parser {
             }
         size_t end = s_.find('\n', begin);
         throw UserError("graph text, line " + std::to_string(line_number) + ": expected " + wanted + " at column " +
-                        std::to_string(i_ - begin + 1) + " of: " + s_.substr(begin, end == std::string::npos ? end : end - begin));
+                        std::to_string(i_ - begin + 1) +
+                        " of: " + s_.substr(begin, end == std::string::npos ? end : end - begin));
     }
     void skip() {
         while (i_ < s_.size()) {
-            if (s_[i_] == '#') i_ = std::min(s_.find('\n', i_), s_.size());
-            else if (std::isspace(static_cast<unsigned char>(s_[i_]))) ++i_;
-            else break;
+            if (s_[i_] == '#')
+                i_ = std::min(s_.find('\n', i_), s_.size());
+            else if (std::isspace(static_cast<unsigned char>(s_[i_])))
+                ++i_;
+            else
+                break;
         }
     }
     bool peek(std::string_view token) {
@@ -91,7 +100,8 @@ class Parser {
             char c = s_[i_++];
             if (c == '\\' && i_ < s_.size()) {
                 c = s_[i_++];
-                if (c == 'n') c = '\n';
+                if (c == 'n')
+                    c = '\n';
                 else if (c == 'x' && i_ + 2 <= s_.size()) {
                     c = static_cast<char>(std::stoi(s_.substr(i_, 2), nullptr, 16));
                     i_ += 2;
@@ -134,9 +144,12 @@ class Parser {
         size_t end = i_;
         for (; end < s_.size(); ++end) {
             char c = s_[end];
-            if (c == '(') ++depth;
-            else if (c == '\n' || c == '#' || (depth == 0 && (c == ',' || c == ')' || c == ']' || c == '}'))) break;
-            else if (c == ')') --depth;
+            if (c == '(')
+                ++depth;
+            else if (c == '\n' || c == '#' || (depth == 0 && (c == ',' || c == ')' || c == ']' || c == '}')))
+                break;
+            else if (c == ')')
+                --depth;
         }
         auto e = Expr::parse(s_.substr(i_, end - i_), [&](const std::string& name) -> std::optional<Expr> {
             auto it = symbols_.find(name);
@@ -184,8 +197,8 @@ class Parser {
             if (end < s_.size() && word_char(s_[end])) return std::nullopt;  // a symbol
         } else {
             if (end >= s_.size() || !std::isdigit(static_cast<unsigned char>(s_[end]))) return std::nullopt;
-            while (end < s_.size() && (std::isdigit(static_cast<unsigned char>(s_[end])) || s_[end] == '.' || s_[end] == 'e' ||
-                                       ((s_[end] == '-' || s_[end] == '+') && s_[end - 1] == 'e')))
+            while (end < s_.size() && (std::isdigit(static_cast<unsigned char>(s_[end])) || s_[end] == '.' ||
+                                       s_[end] == 'e' || ((s_[end] == '-' || s_[end] == '+') && s_[end - 1] == 'e')))
                 ++end;
             if (s_.substr(begin, end - begin).find_first_of(".e") == std::string::npos) return std::nullopt;
         }
@@ -312,11 +325,16 @@ class Parser {
             expect(")");
         }
         while (true) {
-            if (take_word("writes")) n.writes = integers();
-            else if (take_word("ordered")) n.ordered = true;
-            else if (take_word("aliases")) n.aliases = integers();
-            else if (take("line=")) n.line = integer();
-            else break;
+            if (take_word("writes"))
+                n.writes = integers();
+            else if (take_word("ordered"))
+                n.ordered = true;
+            else if (take_word("aliases"))
+                n.aliases = integers();
+            else if (take("line="))
+                n.line = integer();
+            else
+                break;
         }
         for (Declaration& d : results) bind(graph_.add_result(&n, std::move(d.type), d.storage), d);
     }

@@ -11,10 +11,14 @@ std::string quoted(const std::string& s) {
     static const char* digits = "0123456789abcdef";
     std::string out = "\"";
     for (char c : s) {
-        if (c == '"' || c == '\\') (out += '\\') += c;
-        else if (c == '\n') out += "\\n";
-        else if (static_cast<unsigned char>(c) < 32) ((out += "\\x") += digits[c >> 4]) += digits[c & 15];
-        else out += c;
+        if (c == '"' || c == '\\')
+            (out += '\\') += c;
+        else if (c == '\n')
+            out += "\\n";
+        else if (static_cast<unsigned char>(c) < 32)
+            ((out += "\\x") += digits[c >> 4]) += digits[c & 15];
+        else
+            out += c;
     }
     return out + "\"";
 }

@@ -12,9 +12,9 @@
 //     return %1, %4
 //   }
 //
-// Arguments: none, %4, {%4, none} (list of tensors), true, an expression, a double (has a point or exponent, or is inf, -inf, nan),
-// "text", dtype(f32), [1, s0], f[1.0, 2.0], b[true, false], opaque(3, "cpu").
-// Comments run from # to the end of the line.
+// Arguments: none, %4, {%4, none} (list of tensors), true, an expression, a double (has a point or exponent, or is inf,
+// -inf, nan), "text", dtype(f32), [1, s0], f[1.0, 2.0], b[true, false], opaque(3, "cpu"). Comments run from # to the
+// end of the line.
 #pragma once
 #include <string>
 

@@ -37,8 +37,10 @@ bool is_dense(const TensorType& t) {
     size_t n = t.sizes.size(), left = 0;
     std::vector<char> done(n, 0);
     for (size_t i = 0; i < n; ++i) {
-        if (t.sizes[i] == Expr(1)) done[i] = 1;
-        else ++left;
+        if (t.sizes[i] == Expr(1))
+            done[i] = 1;
+        else
+            ++left;
     }
     Expr next(1);
     while (left > 0) {

@@ -18,11 +18,14 @@ class Verifier {
             const Node& n = *g_.nodes[i];
             bool input = i < g_.inputs.size();
             check(n, (n.op == Op::Input) == input, "inputs come first and only there");
-            if (input) check(n, n.results.size() == 1 && n.results[0] == g_.inputs[i], "it is not the input of its place");
+            if (input)
+                check(n, n.results.size() == 1 && n.results[0] == g_.inputs[i], "it is not the input of its place");
             for (const Value* v : n.operands) check(n, is_made(v), "an operand is not made before it is used");
             check_results(n);
-            if (n.op == Op::Call) check_call(n);
-            else check_primitive(n);
+            if (n.op == Op::Call)
+                check_call(n);
+            else
+                check_primitive(n);
             for (const Value* v : n.results) made_[static_cast<size_t>(v->id)] = v;
         }
         BRAZE_CHECK(g_.inputs.size() <= g_.nodes.size(), "an input has no node");
@@ -31,7 +34,8 @@ class Verifier {
 
   private:
     void check(const Node& n, bool condition, const char* what) const {
-        if (!condition) [[unlikely]] throw InternalError("invalid node: " + std::string(what) + ": " + print(n));
+        if (!condition) [[unlikely]]
+            throw InternalError("invalid node: " + std::string(what) + ": " + print(n));
     }
     bool is_made(const Value* v) const {
         return v && v->id >= 0 && static_cast<size_t>(v->id) < made_.size() && made_[static_cast<size_t>(v->id)] == v;
@@ -59,16 +63,19 @@ class Verifier {
         check(n, !n.callee.empty(), "a call needs a callee");
         int next = 0;
         for (const NamedArg& a : n.args) {
-            if (const Ref* r = std::get_if<Ref>(&a.value)) check(n, r->operand == next++, "operands are not in the order of the arguments");
+            if (const Ref* r = std::get_if<Ref>(&a.value))
+                check(n, r->operand == next++, "operands are not in the order of the arguments");
             if (const RefList* r = std::get_if<RefList>(&a.value))
-                for (int o : r->operands) check(n, o == -1 || o == next++, "operands are not in the order of the arguments");
+                for (int o : r->operands)
+                    check(n, o == -1 || o == next++, "operands are not in the order of the arguments");
         }
         check(n, next == static_cast<int>(n.operands.size()), "an operand is in no argument");
         for (int w : n.writes) check(n, w >= 0 && w < next, "it writes an operand that is not there");
     }
     void check_primitive(const Node& n) const {
         check(n, n.writes.empty() && !n.ordered && n.callee.empty(), "a primitive operator is pure");
-        check(n, arity(n.op) < 0 || static_cast<int>(n.operands.size()) == arity(n.op), "the number of operands is wrong");
+        check(n, arity(n.op) < 0 || static_cast<int>(n.operands.size()) == arity(n.op),
+              "the number of operands is wrong");
         check(n, n.results.size() == (n.op == Op::VarMean ? 2u : 1u), "the number of results is wrong");
         check(n, kind(n.op) == OpKind::View || n.aliases.empty(), "only views are aliases");
         if (const char* problem = attribute_problem(n)) check(n, false, problem);

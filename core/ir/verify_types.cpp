@@ -19,12 +19,15 @@ struct Wanted {
 // The table at the head of ops.def.
 std::initializer_list<Wanted> wanted_attributes(Op op) {
     using enum Attribute;
-    static constexpr std::initializer_list<Wanted> scalar = {{"value", Fill}}, dims = {{"dims", Integers}}, dim = {{"dim", Integer}},
-        offset = {{"offset", Integer}}, slice = {{"starts", Integers}, {"steps", Integers}}, none = {},
-        iota = {{"axis", Integer}, {"start", Integer}, {"step", Integer}},
-        pad = {{"low", Integers}, {"high", Integers}, {"value", Fill}}, take = {{"axes", Integers}, {"at", Integer}},
-        reduce = {{"dims", Integers}, {"keepdim", Flag}},
-        var_mean = {{"dims", Integers}, {"keepdim", Flag}, {"correction", Number}};
+    static constexpr std::initializer_list<Wanted> scalar = {{"value", Fill}}, dims = {{"dims", Integers}},
+                                                   dim = {{"dim", Integer}}, offset = {{"offset", Integer}},
+                                                   slice = {{"starts", Integers}, {"steps", Integers}}, none = {},
+                                                   iota = {{"axis", Integer}, {"start", Integer}, {"step", Integer}},
+                                                   pad = {{"low", Integers}, {"high", Integers}, {"value", Fill}},
+                                                   take = {{"axes", Integers}, {"at", Integer}},
+                                                   reduce = {{"dims", Integers}, {"keepdim", Flag}},
+                                                   var_mean = {
+                                                       {"dims", Integers}, {"keepdim", Flag}, {"correction", Number}};
     switch (op) {
         case Op::Scalar: return scalar;
         case Op::Iota: return iota;
@@ -59,7 +62,8 @@ const std::vector<Expr>& integers(const Node& n, const char* name) { return *n.g
 const Expr& integer(const Node& n, const char* name) { return *n.get<Expr>(name); }
 
 bool constant_axes(const std::vector<Expr>& dims, int rank) {
-    return std::all_of(dims.begin(), dims.end(), [&](const Expr& d) { return d.is_const() && d.value() >= 0 && d.value() < rank; });
+    return std::all_of(dims.begin(), dims.end(),
+                       [&](const Expr& d) { return d.is_const() && d.value() >= 0 && d.value() < rank; });
 }
 bool axis_of(const Expr& d, const Value* x) { return d.is_const() && d.value() >= 0 && d.value() < x->type.rank(); }
 
@@ -89,7 +93,8 @@ const char* view_problem(const Node& n) {
     switch (n.op) {
         case Op::Permute: {
             const auto& dims = integers(n, "dims");
-            if (dims.size() != rank || r.sizes.size() != rank || !constant_axes(dims, x.rank())) return "dims is no permutation";
+            if (dims.size() != rank || r.sizes.size() != rank || !constant_axes(dims, x.rank()))
+                return "dims is no permutation";
             std::vector<char> seen(rank, 0);
             for (size_t i = 0; i < rank; ++i) {
                 size_t d = static_cast<size_t>(dims[i].value());
@@ -113,7 +118,8 @@ const char* view_problem(const Node& n) {
                 if (shapes::known_lt(step, 0)) return "a step is negative";
             return nullptr;
         case Op::Flip:
-            return constant_axes(integers(n, "dims"), x.rank()) && x.sizes == r.sizes ? nullptr : "dims or sizes are wrong";
+            return constant_axes(integers(n, "dims"), x.rank()) && x.sizes == r.sizes ? nullptr
+                                                                                      : "dims or sizes are wrong";
         default: return nullptr;
     }
 }
@@ -155,16 +161,19 @@ const char* index_problem(const Node& n) {
     }
     const auto& index = n.operands[1]->type.sizes;
     if (n.op == Op::Gather) {
-        if (!axis_of(integer(n, "dim"), n.operands[0]) || index.size() != x.sizes.size()) return "dim or the index's axes are wrong";
+        if (!axis_of(integer(n, "dim"), n.operands[0]) || index.size() != x.sizes.size())
+            return "dim or the index's axes are wrong";
         return r.sizes == index ? nullptr : "the result has not the index's sizes";
     }
     const auto& axes = integers(n, "axes");
     if (axes.size() != n.operands.size() - 1 || !constant_axes(axes, x.rank())) return "one axis per index is needed";
     Sizes want;
     for (size_t i = 0; i < x.sizes.size(); ++i)
-        if (std::find(axes.begin(), axes.end(), Expr(static_cast<int64_t>(i))) == axes.end()) want.push_back(x.sizes[i]);
+        if (std::find(axes.begin(), axes.end(), Expr(static_cast<int64_t>(i))) == axes.end())
+            want.push_back(x.sizes[i]);
     const Expr& at = integer(n, "at");
-    if (!at.is_const() || at.value() < 0 || at.value() > static_cast<int64_t>(want.size())) return "`at` is out of range";
+    if (!at.is_const() || at.value() < 0 || at.value() > static_cast<int64_t>(want.size()))
+        return "`at` is out of range";
     want.insert(want.begin() + at.value(), index.begin(), index.end());
     return want == r.sizes ? nullptr : "the sizes are wrong";
 }
@@ -173,7 +182,8 @@ const char* reduce_dtype_problem(Op op, DType x, DType r) {
     switch (op) {
         case Op::Sum:
         case Op::Prod:
-            if (is_float(x)) return r == x || (is_half(x) && r == DType::F32) ? nullptr : "the dtype of the result is wrong";
+            if (is_float(x))
+                return r == x || (is_half(x) && r == DType::F32) ? nullptr : "the dtype of the result is wrong";
             return is_int(r) && (is_int(x) || x == DType::Bool) ? nullptr : "the dtype of the result is wrong";
         case Op::ArgMax:
         case Op::ArgMin: return r == DType::I64 ? nullptr : "the result is not i64";
@@ -195,8 +205,10 @@ const char* reduce_problem(const Node& n) {
     for (size_t i = 0; i < x.sizes.size(); ++i) {
         bool reduced = next < dims.size() && dims[next] == Expr(static_cast<int64_t>(i));
         next += reduced;
-        if (!reduced) want.push_back(x.sizes[i]);
-        else if (*n.get<bool>("keepdim")) want.emplace_back(1);
+        if (!reduced)
+            want.push_back(x.sizes[i]);
+        else if (*n.get<bool>("keepdim"))
+            want.emplace_back(1);
     }
     for (const Value* r : n.results) {
         if (r->type.sizes != want) return "the sizes are not the reduced ones";

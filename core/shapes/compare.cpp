@@ -17,13 +17,16 @@ Expr without_axes(Expr e) {
         auto affine = e.affine_in(s);
         if (!affine) continue;
         const auto& [a, b] = *affine;
-        if (known_nonnegative(a)) e = b;
-        else if (known_nonnegative(-a)) e = b + a * (Expr(s.node()->extent) - Expr(1));
+        if (known_nonnegative(a))
+            e = b;
+        else if (known_nonnegative(-a))
+            e = b + a * (Expr(s.node()->extent) - Expr(1));
     }
     return e;
 }
 
-// Every symbol becomes its lower end plus a non-negative symbol: then a polynomial whose coefficients are all non-negative is seen to be.
+// Every symbol becomes its lower end plus a non-negative symbol: then a polynomial whose coefficients are all
+// non-negative is seen to be.
 Expr shifted(const Expr& e) {
     return e.substitute([](const Expr& s) -> std::optional<Expr> {
         Range r = s.range();
@@ -59,10 +62,14 @@ namespace {
 Expr extremum(ExprKind kind, const Expr& a, const Expr& b) {
     std::vector<Expr> xs, kept;
     for (const Expr& e : {a, b}) {
-        if (e.kind() == kind) xs.insert(xs.end(), e.operands().begin(), e.operands().end());
-        else xs.push_back(e);
+        if (e.kind() == kind)
+            xs.insert(xs.end(), e.operands().begin(), e.operands().end());
+        else
+            xs.push_back(e);
     }
-    auto beaten_by = [&](const Expr& x, const Expr& y) { return kind == ExprKind::Min ? known_le(y, x) : known_le(x, y); };
+    auto beaten_by = [&](const Expr& x, const Expr& y) {
+        return kind == ExprKind::Min ? known_le(y, x) : known_le(x, y);
+    };
     for (const Expr& x : xs) {
         if (std::any_of(kept.begin(), kept.end(), [&](const Expr& y) { return beaten_by(x, y); })) continue;
         std::erase_if(kept, [&](const Expr& y) { return beaten_by(y, x); });

@@ -26,8 +26,10 @@ Split split_multiples(const Expr& a, int64_t b) {
     Split s;
     Polynomial p = split(a);
     for (const Term& t : p.terms) {
-        if (t.coefficient % b == 0) s.quotient.terms.push_back({t.coefficient / b, t.monomial});
-        else s.rest.terms.push_back(t);
+        if (t.coefficient % b == 0)
+            s.quotient.terms.push_back({t.coefficient / b, t.monomial});
+        else
+            s.rest.terms.push_back(t);
     }
     s.quotient.constant = floor_div(p.constant, b);
     s.rest.constant = floor_mod(p.constant, b);
@@ -47,8 +49,10 @@ std::optional<Scale> find_scale(const Polynomial& rest, int64_t b) {
         tried.push_back(g);
         Polynomial high, low;
         for (const Term& t : rest.terms) {
-            if (t.coefficient % g == 0) high.terms.push_back({t.coefficient / g, t.monomial});
-            else low.terms.push_back(t);
+            if (t.coefficient % g == 0)
+                high.terms.push_back({t.coefficient / g, t.monomial});
+            else
+                low.terms.push_back(t);
         }
         high.constant = floor_div(rest.constant, g);
         low.constant = floor_mod(rest.constant, g);
@@ -88,7 +92,8 @@ Expr floordiv_const(const Expr& a, int64_t b) {  // b > 1
     auto [quotient, rest] = split_multiples(a, b);
     if (rest.terms.empty()) return join(quotient);
     const Expr q = join(quotient), r = join(rest);
-    if (Range g = r.range(); bounded(g) && floor_div(g.lo, b) == floor_div(g.hi, b)) return q + Expr(floor_div(g.lo, b));
+    if (Range g = r.range(); bounded(g) && floor_div(g.lo, b) == floor_div(g.hi, b))
+        return q + Expr(floor_div(g.lo, b));
     if (auto s = find_scale(rest, b)) return q + floordiv(s->high, Expr(b / s->g));
     if (auto n = as_quotient_plus(r)) {  // (x // m + k) // b = (x + k*m) // (m*b)
         auto mb = checked_mul(n->m, b);
@@ -201,7 +206,8 @@ Expr divide_exactly(const Expr& e, const Expr& factor) {
     Term f = split(factor).terms[0];
     Polynomial p = split(e);
     std::vector<Expr> xs;
-    for (const Term& t : p.terms) xs.push_back(Expr(t.coefficient / f.coefficient) * *divide_monomial(t.monomial, f.monomial));
+    for (const Term& t : p.terms)
+        xs.push_back(Expr(t.coefficient / f.coefficient) * *divide_monomial(t.monomial, f.monomial));
     return make_sum(xs);
 }
 
@@ -223,7 +229,8 @@ Expr floordiv(Expr a, Expr b) {
     Expr f = common_factor(d.r, b);
     if (f != Expr(1)) return d.q + floordiv(divide_exactly(d.r, f), divide_exactly(b, f));
     // (x // m) // b = x // (m*b) where b > 0
-    if (d.r.kind() == ExprKind::FloorDiv && b.range().lo > 0) return d.q + floordiv(d.r.operands()[0], d.r.operands()[1] * b);
+    if (d.r.kind() == ExprKind::FloorDiv && b.range().lo > 0)
+        return d.q + floordiv(d.r.operands()[0], d.r.operands()[1] * b);
     return d.q + quotient_node(d.r, b);
 }
 

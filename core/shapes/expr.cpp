@@ -82,8 +82,10 @@ std::optional<int64_t> Expr::evaluate(const std::function<std::optional<int64_t>
             case ExprKind::FloorDiv:
             case ExprKind::Mod:
                 if (*v == 0) return std::nullopt;
-                if (*v == -1) acc = kind() == ExprKind::Mod ? 0 : wrap_mul(*acc, -1);
-                else acc = kind() == ExprKind::Mod ? floor_mod(*acc, *v) : floor_div(*acc, *v);
+                if (*v == -1)
+                    acc = kind() == ExprKind::Mod ? 0 : wrap_mul(*acc, -1);
+                else
+                    acc = kind() == ExprKind::Mod ? floor_mod(*acc, *v) : floor_div(*acc, *v);
                 break;
             case ExprKind::Min: acc = std::min(*acc, *v); break;
             case ExprKind::Max: acc = std::max(*acc, *v); break;

@@ -2,11 +2,11 @@
 //
 // An Expr is a handle to an immutable, interned node: structurally equal canonical expressions are the
 // same pointer, so == is a pointer comparison. Construction simplifies (constants folded, sums and products
-// expanded and sorted, floordiv/mod reduced with the ranges of the symbols). Interning is thread-safe; nodes live as long as the
-// process.
+// expanded and sorted, floordiv/mod reduced with the ranges of the symbols). Interning is thread-safe; nodes live as
+// long as the process.
 //
-// Values are mathematical integers that are assumed to fit int64: folding wraps, ranges saturate (the ends of int64 mean
-// "unbounded"). A divisor is assumed not to be 0: 0 // x is 0 and x // x is 1.
+// Values are mathematical integers that are assumed to fit int64: folding wraps, ranges saturate (the ends of int64
+// mean "unbounded"). A divisor is assumed not to be 0: 0 // x is 0 and x // x is 1.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -35,10 +35,10 @@ class Expr {
     Expr(int64_t value);  // NOLINT(google-explicit-constructor): constants read as numbers
     Expr(int value) : Expr(static_cast<int64_t>(value)) {}  // NOLINT
 
-    // The symbol of that name and range. Both are its identity: the same name with another range is another symbol that prints
-    // the same (axis names are used again in every kernel, with other extents). So ask with the same range, or keep the Expr.
-    // A size symbol has range [2, max] or [0, max], a loaded index none.
-    // Names: s0, s1, ... sizes known at run time; o0.. i0.. loop axes; t0.. indices that were loaded.
+    // The symbol of that name and range. Both are its identity: the same name with another range is another symbol that
+    // prints the same (axis names are used again in every kernel, with other extents). So ask with the same range, or
+    // keep the Expr. A size symbol has range [2, max] or [0, max], a loaded index none. Names: s0, s1, ... sizes known
+    // at run time; o0.. i0.. loop axes; t0.. indices that were loaded.
     static Expr symbol(const std::string& name, Range range = {});
     // A loop axis: 0 <= axis < extent. Also a symbolic extent is known to floordiv, mod and the known_* predicates.
     static Expr axis(const std::string& name, const Expr& extent);
@@ -54,8 +54,8 @@ class Expr {
     Range range() const;  // conservative bounds of the whole expression
     size_t hash() const;
     std::string str() const;  // e.g. "4*s0 + i1 % 8"; parse(str()) is the same expression
-    // nullopt: not an expression. A name is looked up with `resolve`; without one, it is the first symbol the process made
-    // with that name, or a new unbounded one.
+    // nullopt: not an expression. A name is looked up with `resolve`; without one, it is the first symbol the process
+    // made with that name, or a new unbounded one.
     static std::optional<Expr> parse(const std::string& text, const SymbolResolver& resolve = {});
 
     bool operator==(const Expr& o) const { return node_ == o.node_; }

@@ -1,6 +1,7 @@
-// One node per distinct expression. Constants near 0 lie in a table; the rest is found in hash tables, sharded so that threads
-// seldom wait for each other.
+// One node per distinct expression. Constants near 0 lie in a table; the rest is found in hash tables, sharded so that
+// threads seldom wait for each other.
 #include <array>
+#include <memory>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
@@ -92,15 +93,19 @@ Expr::Expr(int64_t value) {
         int64_t value = 0;
         const ExprNode* node = nullptr;
     };
-    thread_local std::array<Recent, 256> recent;  // spares the lock for the constants of one graph
-    Recent& r = recent[(static_cast<uint64_t>(value) * 0x9e3779b97f4a7c15ull) >> 56];
+    // Spares the lock for the constants of one graph. On the heap: the extension's thread-local block is static (initial-exec), and the
+    // loader has little room for those.
+    thread_local std::unique_ptr<std::array<Recent, 256>> recent;
+    if (!recent) recent = std::make_unique<std::array<Recent, 256>>();
+    Recent& r = (*recent)[(static_cast<uint64_t>(value) * 0x9e3779b97f4a7c15ull) >> 56];
     if (!r.node || r.value != value) r = {value, in.find(Interner::constant(value))};
     node_ = r.node;
 }
 
 namespace {
 Expr intern_symbol(const std::string& name, Range range, const ExprNode* extent) {
-    ExprNode n{.kind = ExprKind::Symbol, .symbolic_axis = extent != nullptr, .range = range, .name = name, .extent = extent};
+    ExprNode n{
+        .kind = ExprKind::Symbol, .symbolic_axis = extent != nullptr, .range = range, .name = name, .extent = extent};
     n.hash = hash_of(n);
     Interner& in = interner();
     const ExprNode* made = in.find(std::move(n));

@@ -10,7 +10,8 @@ std::strong_ordering compare(const Expr& a, const Expr& b) {
         const ExprNode &x = *a.node(), &y = *b.node();
         // s2 before s10
         if (auto c = x.name.size() <=> y.name.size(); c != 0) return c;
-        if (auto c = x.name.compare(y.name); c != 0) return c < 0 ? std::strong_ordering::less : std::strong_ordering::greater;
+        if (auto c = x.name.compare(y.name); c != 0)
+            return c < 0 ? std::strong_ordering::less : std::strong_ordering::greater;
         if (auto c = x.range.lo <=> y.range.lo; c != 0) return c;
         if (auto c = x.range.hi <=> y.range.hi; c != 0) return c;
         if (!x.extent || !y.extent) return (x.extent != nullptr) <=> (y.extent != nullptr);

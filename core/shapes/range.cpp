@@ -25,9 +25,12 @@ int64_t corner_quotient(int64_t a, int64_t b) {
 
 Range div_range(Range a, Range b) {
     if (b.lo <= 0 && b.hi >= 0) {
-        if (b.hi == 0 && b.lo < 0) b.hi = -1;  // 0 is no divisor
-        else if (b.lo == 0 && b.hi > 0) b.lo = 1;
-        else return {};
+        if (b.hi == 0 && b.lo < 0)
+            b.hi = -1;  // 0 is no divisor
+        else if (b.lo == 0 && b.hi > 0)
+            b.lo = 1;
+        else
+            return {};
     }
     int64_t c[] = {corner_quotient(a.lo, b.lo), corner_quotient(a.lo, b.hi), corner_quotient(a.hi, b.lo),
                    corner_quotient(a.hi, b.hi)};

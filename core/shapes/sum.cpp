@@ -1,5 +1,5 @@
-// Sums and products: every expression is a polynomial over its atoms (symbols, quotients, remainders, minima, maxima), written as
-// a sorted sum of sorted monomials. Products of sums are expanded up to a limit.
+// Sums and products: every expression is a polynomial over its atoms (symbols, quotients, remainders, minima, maxima),
+// written as a sorted sum of sorted monomials. Products of sums are expanded up to a limit.
 #include <algorithm>
 
 #include "core/shapes/internal.h"
@@ -21,8 +21,10 @@ Term split_term(const Expr& e) {
 Expr scaled(int64_t c, const Expr& monomial) {
     if (c == 1) return monomial;
     std::vector<Expr> xs{Expr(c)};
-    if (monomial.kind() == ExprKind::Mul) xs.insert(xs.end(), monomial.operands().begin(), monomial.operands().end());
-    else xs.push_back(monomial);
+    if (monomial.kind() == ExprKind::Mul)
+        xs.insert(xs.end(), monomial.operands().begin(), monomial.operands().end());
+    else
+        xs.push_back(monomial);
     return intern(ExprKind::Mul, std::move(xs));
 }
 
@@ -100,10 +102,14 @@ Expr make_product(const std::vector<Expr>& factors) {
     int64_t c = 1;
     std::vector<Expr> atoms, sums;
     auto take = [&](auto&& self, const Expr& e) -> void {
-        if (e.is_const()) c = wrap_mul(c, e.value());
-        else if (e.kind() == ExprKind::Mul) for (const Expr& x : e.operands()) self(self, x);
-        else if (e.kind() == ExprKind::Add) sums.push_back(e);
-        else atoms.push_back(e);
+        if (e.is_const())
+            c = wrap_mul(c, e.value());
+        else if (e.kind() == ExprKind::Mul)
+            for (const Expr& x : e.operands()) self(self, x);
+        else if (e.kind() == ExprKind::Add)
+            sums.push_back(e);
+        else
+            atoms.push_back(e);
     };
     for (const Expr& f : factors) take(take, f);
     if (c == 0) return Expr(0);

@@ -20,9 +20,12 @@ std::string tight(const Expr& e) { return is_atom(e) ? text(e) : "(" + text(e) +
 std::string product_text(const std::vector<Expr>& xs) {
     std::string s;
     for (const Expr& x : xs) {
-        if (x == Expr(-1)) s += "-";
-        else if (x.is_const()) s += std::to_string(x.value()) + "*";
-        else s += tight(x) + "*";
+        if (x == Expr(-1))
+            s += "-";
+        else if (x.is_const())
+            s += std::to_string(x.value()) + "*";
+        else
+            s += tight(x) + "*";
     }
     s.pop_back();  // the last is never a constant
     return s;
@@ -154,6 +157,8 @@ class Parser {
 
 std::string Expr::str() const { return text(*this); }
 
-std::optional<Expr> Expr::parse(const std::string& s, const SymbolResolver& resolve) { return Parser(s, resolve).whole(); }
+std::optional<Expr> Expr::parse(const std::string& s, const SymbolResolver& resolve) {
+    return Parser(s, resolve).whole();
+}
 
 }  // namespace braze::shapes

@@ -49,12 +49,11 @@ TEST(Text, ErrorsSayWhere) {
     auto error = [](const char* text) -> std::string {
         try {
             parse_graph(text);
-        } catch (const UserError& e) {
-            return e.what();
-        }
+        } catch (const UserError& e) { return e.what(); }
         return "none";
     };
-    EXPECT_NE(error("graph {\n  %0 : f32[2] = input\n  %1 : f32[2] = neg(%7)\n  return %1\n}").find("line 3: expected a value that was made before"),
+    EXPECT_NE(error("graph {\n  %0 : f32[2] = input\n  %1 : f32[2] = neg(%7)\n  return %1\n}")
+                  .find("line 3: expected a value that was made before"),
               std::string::npos);
     EXPECT_NE(error("graph {\n  %0 : f99[2] = input\n}").find("expected a dtype"), std::string::npos);
     EXPECT_NE(error("graph {\n  %0 : f32[q] = input\n}").find("declared symbols"), std::string::npos);
@@ -186,26 +185,27 @@ TEST(Rewrite, KeepsTheGraphWhenAVisitThrows) {
     Graph g = testing::RandomGraph(3).make(20);
     std::string before = print(g);
     int count = 0;
-    EXPECT_THROW(rewrite(g, [&](Node*, Builder&) -> bool {
-                     if (++count == 5) throw InternalError("stop");
-                     return false;
-                 }),
+    EXPECT_THROW(rewrite(g,
+                         [&](Node*, Builder&) -> bool {
+                             if (++count == 5) throw InternalError("stop");
+                             return false;
+                         }),
                  InternalError);
     EXPECT_EQ(print(g), before);
 }
 
 TEST(Verify, RefusesWhatOpsDefForbids) {
     auto refused = [](const char* body) -> std::string {
-        Graph g = parse_graph("graph {\n%0 : f32[2, 3] = input\n%1 : i64[2] = input\n%2 @0 : f32[3] = input\n" + std::string(body) + "\nreturn %3\n}");
+        Graph g = parse_graph("graph {\n%0 : f32[2, 3] = input\n%1 : i64[2] = input\n%2 @0 : f32[3] = input\n" +
+                              std::string(body) + "\nreturn %3\n}");
         try {
             verify(g);
-        } catch (const InternalError& e) {
-            return e.what();
-        }
+        } catch (const InternalError& e) { return e.what(); }
         return "accepted";
     };
     EXPECT_EQ(refused("%3 : f32[2, 3] = neg(%0)"), "accepted");
-    EXPECT_NE(refused("%3 : f32[2, 3] = neg(%0, %0)").find("number of operands is wrong: %3 : f32[2, 3] = neg(%0, %0)"), std::string::npos);
+    EXPECT_NE(refused("%3 : f32[2, 3] = neg(%0, %0)").find("number of operands is wrong: %3 : f32[2, 3] = neg(%0, %0)"),
+              std::string::npos);
     EXPECT_NE(refused("%3 : f32[3, 2] = neg(%0)").find("changes sizes"), std::string::npos);
     EXPECT_NE(refused("%3 : f64[2, 3] = neg(%0)").find("dtype of the result"), std::string::npos);
     EXPECT_NE(refused("%3 : f32[2, 3] = eq(%0, %0)").find("dtype of the result"), std::string::npos);
@@ -219,7 +219,8 @@ TEST(Verify, RefusesWhatOpsDefForbids) {
     EXPECT_NE(refused("%3 : f32[2, 2] = take(%0, %1, axes=[1], at=1)").find("accepted"), std::string::npos);
     EXPECT_NE(refused("%3 : f32[2, 2] = take(%0, %0, axes=[1], at=1)").find("no i64"), std::string::npos);
     EXPECT_NE(refused("%3 : f32[2, 3] = call a::b(x=%0) writes=[1]").find("writes an operand"), std::string::npos);
-    EXPECT_NE(refused("%3 : f32[3] = call a::b(x=%2) aliases=[0]").find("does not share the storage"), std::string::npos);
+    EXPECT_NE(refused("%3 : f32[3] = call a::b(x=%2) aliases=[0]").find("does not share the storage"),
+              std::string::npos);
 }
 
 TEST(Verify, RefusesUseBeforeDefinition) {

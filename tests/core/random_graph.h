@@ -56,9 +56,12 @@ class RandomGraph {
         switch (pick(0, 13)) {
             case 0: {
                 static constexpr Op ops[] = {Op::Neg, Op::Abs, Op::Relu, Op::Sign};
-                static constexpr Op floats[] = {Op::Neg, Op::Exp, Op::Tanh, Op::Sigmoid, Op::Floor, Op::IsNan, Op::Relu};
-                if (d == DType::Bool) values_.push_back(b.unary(Op::LogicalNot, x));
-                else values_.push_back(b.unary(ir::is_float(d) ? floats[pick(0, 6)] : ops[pick(0, 3)], x));
+                static constexpr Op floats[] = {Op::Neg,   Op::Exp,   Op::Tanh, Op::Sigmoid,
+                                                Op::Floor, Op::IsNan, Op::Relu};
+                if (d == DType::Bool)
+                    values_.push_back(b.unary(Op::LogicalNot, x));
+                else
+                    values_.push_back(b.unary(ir::is_float(d) ? floats[pick(0, 6)] : ops[pick(0, 3)], x));
                 break;
             }
             case 1:
@@ -78,7 +81,8 @@ class RandomGraph {
                 break;
             }
             case 4: {
-                static constexpr DType types[] = {DType::F32, DType::F64, DType::I64, DType::Bool, DType::BF16, DType::F16, DType::I32};
+                static constexpr DType types[] = {DType::F32,  DType::F64, DType::I64, DType::Bool,
+                                                  DType::BF16, DType::F16, DType::I32};
                 values_.push_back(b.cast(x, types[pick(0, 6)]));
                 break;
             }
@@ -117,12 +121,15 @@ class RandomGraph {
                 static constexpr Op ops[] = {Op::Sum, Op::Max, Op::Min, Op::ArgMax};
                 std::vector<int> dims = order(rank);
                 dims.resize(static_cast<size_t>(pick(1, rank)));
-                if (d == DType::Bool) values_.push_back(b.reduce(Op::Any, x, dims, pick(0, 1)));
-                else values_.push_back(b.reduce(ops[pick(0, 3)], x, dims, pick(0, 1)));
+                if (d == DType::Bool)
+                    values_.push_back(b.reduce(Op::Any, x, dims, pick(0, 1)));
+                else
+                    values_.push_back(b.reduce(ops[pick(0, 3)], x, dims, pick(0, 1)));
                 break;
             }
             case 11:
-                if (rank > 0 && rank < 4 && x->type.numel().value() < 200) values_.push_back(b.cat({x, like(x)}, pick(0, rank - 1)));
+                if (rank > 0 && rank < 4 && x->type.numel().value() < 200)
+                    values_.push_back(b.cat({x, like(x)}, pick(0, rank - 1)));
                 break;
             case 12: values_.push_back(pick(0, 1) ? b.copy(x) : b.flip(x, {})); break;
             case 13: {

@@ -109,7 +109,8 @@ TEST(Expr, SubstituteAndSymbols) {
 }
 
 TEST(Expr, ParseRejectsNonsense) {
-    for (const char* text : {"", "1 +", "(1", "1)", "* 2", "min(1", "1 2", "99999999999999999999"}) EXPECT_FALSE(Expr::parse(text)) << text;
+    for (const char* text : {"", "1 +", "(1", "1)", "* 2", "min(1", "1 2", "99999999999999999999"})
+        EXPECT_FALSE(Expr::parse(text)) << text;
     EXPECT_EQ(*Expr::parse("-9223372036854775808"), Expr(std::numeric_limits<int64_t>::min()));
     EXPECT_EQ(*Expr::parse("2*3 - -4"), Expr(10));
     EXPECT_EQ(*Expr::parse("-7 // 2"), Expr(-4));
@@ -153,11 +154,13 @@ struct Random {
         if (depth == 0 || pick(0, 5) == 0) {
             t->kind = ExprKind::Const;
             static constexpr int64_t constants[] = {-8, -3, -1, 0, 1, 2, 3, 4, 5, 8, 12, 16, 64};
-            t->leaf = pick(0, 2) == 0 ? Expr(constants[pick(0, 12)]) : atoms[static_cast<size_t>(pick(0, static_cast<int64_t>(atoms.size()) - 1))];
+            t->leaf = pick(0, 2) == 0 ? Expr(constants[pick(0, 12)])
+                                      : atoms[static_cast<size_t>(pick(0, static_cast<int64_t>(atoms.size()) - 1))];
             return t;
         }
-        static constexpr ExprKind kinds[] = {ExprKind::Add, ExprKind::Add, ExprKind::Add, ExprKind::Mul, ExprKind::Mul,
-                                             ExprKind::FloorDiv, ExprKind::FloorDiv, ExprKind::Mod, ExprKind::Mod, ExprKind::Min, ExprKind::Max};
+        static constexpr ExprKind kinds[] = {ExprKind::Add, ExprKind::Add,      ExprKind::Add,      ExprKind::Mul,
+                                             ExprKind::Mul, ExprKind::FloorDiv, ExprKind::FloorDiv, ExprKind::Mod,
+                                             ExprKind::Mod, ExprKind::Min,      ExprKind::Max};
         t->kind = kinds[pick(0, 10)];
         t->a = tree(depth - 1);
         t->b = tree(depth - 1);
@@ -204,7 +207,8 @@ std::optional<__int128> direct(const Tree& t, const Values& v) {
 
 TEST(Expr, RandomExpressionsKeepTheirValue) {
     Random r{std::mt19937(7), {}};
-    Expr n = size("s0"), m = Expr::symbol("s1", {0, kMax}), bounded = Expr::symbol("b0", {-3, 9}), free = Expr::symbol("t0");
+    Expr n = size("s0"), m = Expr::symbol("s1", {0, kMax}), bounded = Expr::symbol("b0", {-3, 9}),
+         free = Expr::symbol("t0");
     Expr o = Expr::axis("o0", n), i = Expr::axis("i0", 8), j = Expr::axis("i1", 64), k = Expr::axis("i2", n * 2);
     r.atoms = {n, m, bounded, free, o, i, j, k};
     std::map<std::string, Expr> names;
@@ -245,7 +249,8 @@ TEST(Expr, RandomExpressionsKeepTheirValue) {
 
 TEST(Expr, RandomComparisonsAreRight) {
     Random r{std::mt19937(11), {}};
-    Expr n = size("s0"), m = size("s1"), o = Expr::axis("o0", n), i = Expr::axis("i0", m), b = Expr::symbol("b0", {-3, 9});
+    Expr n = size("s0"), m = size("s1"), o = Expr::axis("o0", n), i = Expr::axis("i0", m),
+         b = Expr::symbol("b0", {-3, 9});
     r.atoms = {n, m, o, i, b};
     int decided = 0;
     for (int round = 0; round < 5000; ++round) {
@@ -262,18 +267,10 @@ TEST(Expr, RandomComparisonsAreRight) {
             v[b.node()] = r.pick(-3, 9);
             auto vx = direct(*x, v), vy = direct(*y, v);
             if (!vx || !vy) continue;
-            if (le) {
-                ASSERT_LE(*vx, *vy);
-            }
-            if (lt) {
-                ASSERT_LT(*vx, *vy);
-            }
-            if (eq) {
-                ASSERT_EQ(*vx, *vy);
-            }
-            if (ne) {
-                ASSERT_NE(*vx, *vy);
-            }
+            if (le) { ASSERT_LE(*vx, *vy); }
+            if (lt) { ASSERT_LT(*vx, *vy); }
+            if (eq) { ASSERT_EQ(*vx, *vy); }
+            if (ne) { ASSERT_NE(*vx, *vy); }
         }
     }
     EXPECT_GT(decided, 500);

@@ -1,0 +1,152 @@
+#include "core/passes/functionalize/inplace.h"
+
+#include <string_view>
+#include <unordered_map>
+
+#include "core/support/error.h"
+
+namespace braze::passes::functionalization {
+
+using ir::DType;
+using ir::Expr;
+using ir::Node;
+using ir::TensorType;
+using ir::Value;
+
+namespace {
+
+enum class Form : uint8_t { Iterator, Contiguous, Copy, Fill, Zero };
+struct Row {
+    std::string_view functional;  // without "aten::"
+    Form form;
+};
+
+const Row* find(const std::string& callee) {
+    static const auto& table = *new std::unordered_map<std::string_view, Row>{
+#define INPLACE(name, functional, form) {"aten::" name, {functional, Form::form}},
+#include "core/passes/functionalize/inplace.def"
+#undef INPLACE
+        {"aten::copy_", {"", Form::Copy}},
+        {"aten::fill_.Scalar", {"", Form::Fill}},
+        {"aten::fill_.Tensor", {"", Form::Copy}},
+        {"aten::zero_", {"", Form::Zero}},
+    };
+    auto it = table.find(callee);
+    return it == table.end() ? nullptr : &it->second;
+}
+
+// Type promotion's order: bool < integers < floats < complex.
+int category(DType d) {
+    if (d == DType::Bool) return 0;
+    if (ir::is_int(d)) return 1;
+    return ir::is_float(d) ? 2 : 3;
+}
+
+int category(const ir::Arg& a) {  // of a number; -1: no number
+    if (std::holds_alternative<bool>(a)) return 0;
+    if (std::holds_alternative<Expr>(a)) return 1;
+    return std::holds_alternative<double>(a) ? 2 : -1;
+}
+
+// The other operands do not promote the result beyond self's dtype.
+bool keeps_dtype(const Node& n) {
+    const TensorType& self = n.operands[0]->type;
+    if (self.dtype == DType::Other) return false;
+    for (size_t i = 1; i < n.operands.size(); ++i) {
+        const TensorType& t = n.operands[i]->type;
+        if (t.dtype == self.dtype) continue;
+        int own = category(self.dtype), other = category(t.dtype);
+        bool weaker = other < own || (other == own && t.rank() == 0 && self.rank() > 0);
+        if (t.dtype == DType::Other || !weaker) return false;
+    }
+    for (const ir::NamedArg& a : n.args)
+        if (category(a.value) > category(self.dtype)) return false;
+    return true;
+}
+
+bool contiguous(const TensorType& t) { return t.strides == ir::contiguous_strides(t.sizes); }
+
+bool dense_without_ones(const TensorType& t) {  // the strides of axes of size 1 are not kept by every operator
+    for (const Expr& s : t.sizes)
+        if (!shapes::known_ne(s, 1)) return false;
+    return ir::is_dense(t);
+}
+
+bool expandable(const TensorType& from, const TensorType& to) {
+    if (from.rank() > to.rank()) return false;
+    size_t shift = to.sizes.size() - from.sizes.size();
+    for (size_t i = 0; i < from.sizes.size(); ++i)
+        if (from.sizes[i] != Expr(1) && from.sizes[i] != to.sizes[i + shift]) return false;
+    return true;
+}
+
+// The attribute of an Op::Scalar of that dtype; nullopt where eager's conversion is not reproduced here.
+std::optional<ir::Arg> filling(const ir::Arg* a, DType d) {
+    if (!a) return std::nullopt;
+    if (const bool* v = std::get_if<bool>(a)) {
+        if (d == DType::Bool) return *v;
+        if (ir::is_float(d)) return *v ? 1.0 : 0.0;
+        return Expr(*v ? 1 : 0);
+    }
+    if (const double* v = std::get_if<double>(a)) {
+        if (ir::is_half(d)) return static_cast<double>(static_cast<float>(*v));
+        if (ir::is_float(d)) return *v;
+        if (d == DType::Bool) return *v != 0;
+        return std::nullopt;
+    }
+    if (const Expr* v = std::get_if<Expr>(a)) {
+        if (ir::is_int(d)) return *v;
+        if (!v->is_const()) return std::nullopt;
+        int64_t i = v->value();
+        if (d == DType::Bool) return i != 0;
+        if (i > -(int64_t{1} << 24) && i < (int64_t{1} << 24)) return static_cast<double>(i);
+    }
+    return std::nullopt;
+}
+
+Value* filled(const TensorType& type, ir::Arg value, ir::Builder& b) {
+    return b.create(ir::Op::Scalar, {}, {{"value", std::move(value)}}, type);
+}
+
+}  // namespace
+
+bool has_pure_form(const Node& n) {
+    if (n.op != ir::Op::Call || n.ordered || n.writes != std::vector<int>{0} || n.results.size() > 1) return false;
+    if (n.results.size() == 1 && (n.aliases.empty() || n.aliases[0] != 0)) return false;
+    const Row* row = find(n.callee);
+    if (!row) return false;
+    const TensorType& self = n.operands[0]->type;
+    if (n.results.size() == 1 && n.results[0]->type != self) return false;
+    switch (row->form) {
+        case Form::Iterator: return keeps_dtype(n) && (contiguous(self) || dense_without_ones(self));
+        case Form::Contiguous: return keeps_dtype(n) && contiguous(self);
+        case Form::Copy: {
+            if (n.operands.size() != 2 || !ir::has_code(self.dtype) || !ir::is_dense(self)) return false;
+            const TensorType& from = n.operands[1]->type;
+            return ir::has_code(from.dtype) && expandable(from, self);
+        }
+        case Form::Fill: return ir::has_code(self.dtype) && ir::is_dense(self) && filling(n.arg("value"), self.dtype);
+        case Form::Zero: return ir::has_code(self.dtype) && ir::is_dense(self);
+    }
+    return false;
+}
+
+Value* pure_form(const Node& n, const std::vector<Value*>& operands, ir::Builder& b) {
+    const Row* row = find(n.callee);
+    BRAZE_CHECK(row, "no pure form of " + n.callee);
+    const TensorType& self = n.operands[0]->type;
+    switch (row->form) {
+        case Form::Iterator:
+        case Form::Contiguous:
+            return b.call("aten::" + std::string(row->functional), operands, n.args, {self})->results[0];
+        case Form::Copy: return b.copy(b.expand(b.cast(operands[1], self.dtype), self.sizes), self.strides);
+        case Form::Fill: return filled(self, *filling(n.arg("value"), self.dtype), b);
+        case Form::Zero: {
+            ir::Arg zero = Expr(0);
+            return filled(self, *filling(&zero, self.dtype), b);
+        }
+    }
+    fail_internal(__FILE__, __LINE__, "unknown form of " + n.callee);
+}
+
+}  // namespace braze::passes::functionalization
