@@ -83,8 +83,16 @@ Expr extremum(ExprKind kind, const Expr& a, const Expr& b) {
 }  // namespace
 }  // namespace detail
 
-Expr min(Expr a, Expr b) { return detail::extremum(ExprKind::Min, a, b); }
-Expr max(Expr a, Expr b) { return detail::extremum(ExprKind::Max, a, b); }
+Expr min(Expr a, Expr b) {
+    if (a.range().hi <= b.range().lo) return a;
+    if (b.range().hi <= a.range().lo) return b;
+    return detail::extremum(ExprKind::Min, a, b);
+}
+Expr max(Expr a, Expr b) {
+    if (a.range().lo >= b.range().hi) return a;
+    if (b.range().lo >= a.range().hi) return b;
+    return detail::extremum(ExprKind::Max, a, b);
+}
 
 bool known_eq(Expr a, Expr b) {
     if (a == b) return true;

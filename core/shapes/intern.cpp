@@ -14,7 +14,7 @@ namespace braze::shapes {
 
 namespace {
 
-constexpr int64_t kTableLo = -1024, kTableHi = 16384;
+constexpr int64_t kTableLo = -64, kTableHi = 1024;
 constexpr size_t kShards = 16;
 
 size_t mix(size_t h, size_t v) {
