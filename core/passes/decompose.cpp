@@ -1,5 +1,5 @@
-// The pass `decompose`: Calls of operators that have a rule become primitive operators, exactly as eager computes them. A Call whose
-// arguments its rule does not cover stays a Call.
+// The pass `decompose`: Calls of operators that have a rule become primitive operators, exactly as eager computes them.
+// A Call whose arguments its rule does not cover stays a Call.
 #include "core/ir/builder.h"
 #include "core/passes/decompose/lowering.h"
 #include "core/passes/decompose/rules.h"

@@ -98,8 +98,8 @@ TEST(Promotion, DimensionedBeforeZeroDimBeforeNumbers) {
     using decomposition::Number;
     using decomposition::Operand;
     using decomposition::result_type;
-    ir::Value i32 = value(DType::I32, 1), i64_0 = value(DType::I64, 0), f64_0 = value(DType::F64, 0), bf16 = value(DType::BF16, 2),
-              b = value(DType::Bool, 1);
+    ir::Value i32 = value(DType::I32, 1), i64_0 = value(DType::I64, 0), f64_0 = value(DType::F64, 0),
+              bf16 = value(DType::BF16, 2), b = value(DType::Bool, 1);
     auto type = [](std::vector<Operand> xs) { return result_type(xs); };
     EXPECT_EQ(type({&i32, &i64_0}), DType::I32);
     EXPECT_EQ(type({&i32, &f64_0}), DType::F64);
@@ -191,8 +191,9 @@ TEST(Decompose, IntegerDivisionRoundsAsAskedAndNeverTraps) {
 
 TEST(Decompose, PowersBySmallExponents) {
     auto ops = [](const char* exponent) {
-        return operators(lowered(std::string("  %0 : f32[2] = input\n  %1 : f32[2] = call aten::pow.Tensor_Scalar(self=%0, exponent=") +
-                                 exponent + ")\n  return %1"));
+        return operators(lowered(
+            std::string("  %0 : f32[2] = input\n  %1 : f32[2] = call aten::pow.Tensor_Scalar(self=%0, exponent=") +
+            exponent + ")\n  return %1"));
     };
     EXPECT_EQ(ops("2"), "mul");
     EXPECT_EQ(ops("3.0"), "mul mul");
@@ -202,8 +203,9 @@ TEST(Decompose, PowersBySmallExponents) {
     EXPECT_EQ(ops("0"), "scalar");
     EXPECT_EQ(ops("1"), "copy");
     EXPECT_EQ(ops("2.5"), "scalar pow");
-    auto out = run("  %0 : i64[2] = input\n  %1 : i64[2] = call aten::pow.Tensor_Scalar(self=%0, exponent=5)\n  return %1",
-                   {tensor(DType::I64, {2}, {-3, 2})});
+    auto out =
+        run("  %0 : i64[2] = input\n  %1 : i64[2] = call aten::pow.Tensor_Scalar(self=%0, exponent=5)\n  return %1",
+            {tensor(DType::I64, {2}, {-3, 2})});
     expect_numbers(out[0], {-243, 32});
 }
 
@@ -220,13 +222,14 @@ TEST(Decompose, ClampKeepsNaN) {
 }
 
 TEST(Decompose, MaskedFillAndWhereCastTheValue) {
-    auto out = run(R"(  %0 : f32[2, 2] = input
+    auto out =
+        run(R"(  %0 : f32[2, 2] = input
   %1 : bool[2] = input
   %2 : f64[] = input
   %3 : f32[2, 2] = call aten::masked_fill.Scalar(self=%0, mask=%1, value=-inf)
   %4 : f32[2, 2] = call aten::where.self(condition=%1, self=%0, other=%2)
   return %3, %4)",
-                   {tensor(DType::F32, {2, 2}, {1, 2, 3, 4}), tensor(DType::Bool, {2}, {1, 0}), tensor(DType::F64, {}, {9})});
+            {tensor(DType::F32, {2, 2}, {1, 2, 3, 4}), tensor(DType::Bool, {2}, {1, 0}), tensor(DType::F64, {}, {9})});
     expect_numbers(out[0], {-kInf, 2, -kInf, 4});
     expect_numbers(out[1], {1, 9, 3, 9});
 }
@@ -302,19 +305,21 @@ TEST(Decompose, RangesAndTriangles) {
     expect_numbers(out[1], {1, 0, 0, 4, 5, 0});
     expect_numbers(out[2], {1, 0, 0, 1});
     expect_numbers(out[3], {2, 2});
-    Graph g = lowered("  %0 : f32[4] = call aten::arange.start_step(start=0, end=1, step=0.25, dtype=none)\n  return %0");
+    Graph g =
+        lowered("  %0 : f32[4] = call aten::arange.start_step(start=0, end=1, step=0.25, dtype=none)\n  return %0");
     EXPECT_EQ(operators(g), "call");
 }
 
 TEST(Decompose, CatPromotesAndSkipsTheEmpty) {
-    auto out = run(R"(  %0 : f32[2, 1] = input
+    auto out =
+        run(R"(  %0 : f32[2, 1] = input
   %1 : i64[2, 1] = input
   %2 : f32[0] = input
   %3 : f32[2, 2] = call aten::cat(tensors={%0, %2, %1}, dim=-1)
   %4 : f32[3, 3] = call aten::constant_pad_nd(self=%3, pad=[1, 0, 0, 1], value=7)
   %5 : f32[2, 2] = call aten::roll(self=%3, shifts=[1], dims=[])
   return %3, %4, %5)",
-                   {tensor(DType::F32, {2, 1}, {1, 2}), tensor(DType::I64, {2, 1}, {3, 4}), tensor(DType::F32, {0}, {})});
+            {tensor(DType::F32, {2, 1}, {1, 2}), tensor(DType::I64, {2, 1}, {3, 4}), tensor(DType::F32, {0}, {})});
     expect_numbers(out[0], {1, 3, 2, 4});
     expect_numbers(out[1], {7, 1, 3, 7, 2, 4, 7, 7, 7});
     expect_numbers(out[2], {4, 1, 3, 2});
@@ -368,8 +373,10 @@ TEST(Decompose, MaxWithPlacesTakesTheFirstAndNaN) {
 TEST(Decompose, ReductionsOverNothingStayCalls) {
     Graph g = lowered("  %0 : f32[0] = input\n  %1 : f32[] = call aten::max(self=%0)\n  return %1");
     EXPECT_EQ(operators(g), "call");
-    Graph var = lowered("  %0 : f32[1] = input\n  %1 : f32[] = call aten::var.correction(self=%0, dim=none, correction=none, keepdim=false)\n"
-                        "  return %1");
+    Graph var = lowered(
+        "  %0 : f32[1] = input\n  %1 : f32[] = call aten::var.correction(self=%0, dim=none, correction=none, "
+        "keepdim=false)\n"
+        "  return %1");
     EXPECT_EQ(operators(var), "call");
 }
 
@@ -398,7 +405,8 @@ TEST(Decompose, BatchNormOnlyInInference) {
   %3 : f32[2, 2], %4 : f32[0], %5 : f32[0] = call aten::native_batch_norm(input=%0, weight=none, bias=none, running_mean=%1, running_var=%2, training=)") +
                training + ", momentum=0.1, eps=0.0)\n  return %3";
     };
-    auto out = run(text("false"), {tensor(DType::F32, {2, 2}, {1, 2, 3, 4}), tensor(DType::F32, {2}, {1, 2}), tensor(DType::F32, {2}, {1, 4})});
+    auto out = run(text("false"), {tensor(DType::F32, {2, 2}, {1, 2, 3, 4}), tensor(DType::F32, {2}, {1, 2}),
+                                   tensor(DType::F32, {2}, {1, 4})});
     expect_numbers(out[0], {0, 0, 2, 1}, 1e-6);
     EXPECT_EQ(operators(lowered(text("true"))), "call");
 }

@@ -221,7 +221,7 @@ void glu_backward(Lowering& c) {
     DType d = compute_dtype(c);
     Term dy(c, c.b.cast(c.tensor("grad_output"), d));
     Term a(c, c.b.cast(c.b.slice_axis(x, axis, 0, half), d)), gate(c, c.b.cast(c.b.slice_axis(x, axis, half, half), d));
-    Term s = 1 / (1 + exp(-gate));
+    Term s = (1 / (1 + exp(-gate))).rounded(c.dtype());  // eager keeps it in the result
     Term first = s * dy, second = (1 - s) * s * dy * a;
     c.done(c.b.cat({first.as(c.dtype()), second.as(c.dtype())}, axis));
 }

@@ -50,7 +50,8 @@ Term right_operand(Lowering& c, DType d) {
     return Term(c, c.to(x, d, c.sizes())).as(DType::F32);
 }
 
-// The known nonzero divisor of an integer division: eager raises for zero, and the most negative number divided by -1 must not trap.
+// The known nonzero divisor of an integer division: eager raises for zero, and the most negative number divided by -1
+// must not trap.
 int64_t integer_divisor(Lowering& c) {
     Operand x = c.operand("other");
     c.require(!x.tensor());

@@ -40,7 +40,8 @@ void clamp_between(Lowering& c, std::optional<Operand> lo, std::optional<Operand
         c.require(!v || *v == *v);  // a NaN bound fills
     }
     // The dtype of an in-place clamp is that of self, while it computes in the promoted one.
-    DType common = lo && hi ? c.common_dtype({c.tensor("self"), *lo, *hi}) : c.common_dtype({c.tensor("self"), lo ? *lo : *hi});
+    DType common =
+        lo && hi ? c.common_dtype({c.tensor("self"), *lo, *hi}) : c.common_dtype({c.tensor("self"), lo ? *lo : *hi});
     c.require(common == d);
     Term x = operand_in(c, c.tensor("self"), d);
     // With two tensors eager takes the lower bound first, and where they cross the upper one wins.
@@ -104,7 +105,8 @@ void masked_fill(Lowering& c) {
     c.require(mask->type.dtype == DType::Bool && c.tensor("self")->type.dtype == c.dtype());
     Operand value = c.operand("value");
     c.require(!value.tensor() || value.tensor()->type.rank() == 0);
-    c.done(where(operand_in(c, mask, DType::Bool), operand_in(c, value, c.dtype()), operand_in(c, c.tensor("self"), c.dtype())));
+    c.done(where(operand_in(c, mask, DType::Bool), operand_in(c, value, c.dtype()),
+                 operand_in(c, c.tensor("self"), c.dtype())));
 }
 
 void clamp(Lowering& c) { clamp_between(c, bound(c, "min"), bound(c, "max")); }

@@ -27,7 +27,10 @@ void range(Lowering& c, const Number& start, const Number& step) {
     } else {
         // Eager computes start + step * i in a wider type and rounds; whole numbers are exact while they are small.
         Expr last = *first + *delta * c.sizes()[0];
-        double limit = c.dtype() == DType::F64 ? 0x1p53 : c.dtype() == DType::F32 ? 0x1p24 : c.dtype() == DType::F16 ? 0x1p11 : 0x1p8;
+        double limit = c.dtype() == DType::F64   ? 0x1p53
+                       : c.dtype() == DType::F32 ? 0x1p24
+                       : c.dtype() == DType::F16 ? 0x1p11
+                                                 : 0x1p8;
         for (const Expr& e : {*first, last}) {
             c.require(e.as_const() && std::abs(static_cast<double>(e.value())) <= limit);
         }

@@ -1,5 +1,5 @@
-// Loads at computed places: index, index_select, embedding, gather, take. Where eager rejects negative indices, they are mapped to
-// one that is out of range as well, so that the check of the range finds them.
+// Loads at computed places: index, index_select, embedding, gather, take. Where eager rejects negative indices, they
+// are mapped to one that is out of range as well, so that the check of the range finds them.
 #include <limits>
 
 #include "core/passes/decompose/rules.h"

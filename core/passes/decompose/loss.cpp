@@ -72,6 +72,21 @@ void smooth_l1_loss(Lowering& c) {
     reduced(c, where(lt(z, beta), 0.5 * z * z / beta, z - 0.5 * beta));
 }
 
+void smooth_l1_loss_backward(Lowering& c) {
+    auto [x, y] = inputs(c);
+    double beta = c.real("beta");
+    c.require(beta > 0);
+    Term d = x - y, g = mean_factor(c) * incoming_gradient(c);
+    c.done(where(le(d, -beta), -g, where(ge(d, beta), g, d * g / beta)));
+}
+
+void huber_loss_backward(Lowering& c) {
+    auto [x, y] = inputs(c);
+    double delta = c.real("delta");
+    Term d = x - y, g = mean_factor(c) * incoming_gradient(c);
+    c.done(where(le(d, -delta), -g * delta, where(ge(d, delta), g * delta, d * g)));
+}
+
 void huber_loss(Lowering& c) {
     auto [x, y] = inputs(c);
     double delta = c.real("delta");
@@ -124,6 +139,24 @@ void nll_loss(Lowering& c) {
     Term total = sum_over(c, loss, {0}, false), weights = sum_over(c, weight, {0}, false);
     c.done(c.constant("reduction") == Mean ? total / weights : total, 0);
     c.done(weights, 1);
+}
+
+// The gradient is minus the weight at the target's place of each row, zero elsewhere.
+void nll_loss_backward(Lowering& c) {
+    Value* target = c.tensor("target");
+    Value* grad = c.tensor("grad_output");
+    const Sizes& sizes = c.sizes();
+    c.require(ir::is_float(c.dtype()) && !ir::is_half(c.dtype()) && c.type().rank() == 2 && target->type.rank() == 1 &&
+              target->type.dtype == DType::I64 && grad->type.dtype == c.dtype());
+    auto by_row = [&](Value* v) { return Term(c, c.b.expand(c.b.unsqueeze(v, 1), sizes)); };
+    Term t(c, target);
+    Term ignored = eq(t, Term(c, c.b.scalar_int(DType::I64, c.integer("ignore_index"), target->type.sizes)));
+    Term place = eq(by_row(target), Term(c, c.b.iota(DType::I64, sizes, 1)));
+    Term g = grad->type.rank() == 0 ? Term(c, c.b.expand(grad, sizes)) : by_row(grad);
+    // The weight of the target is that of the column where it is placed.
+    if (Value* w = c.optional_tensor("weight")) g = g * Term(c, c.b.expand(c.b.cast(w, c.dtype()), sizes));
+    if (c.constant("reduction") == Mean) g = g / Term(c, c.b.expand(c.tensor("total_weight"), sizes));
+    c.done(where(both(place, unary(Op::LogicalNot, by_row(ignored))), -g, 0));
 }
 
 }  // namespace braze::passes::decomposition::rules

@@ -249,7 +249,8 @@ Value* Lowering::view(Op op, Value* x, std::vector<ir::NamedArg> attributes, int
 
 void Lowering::commit() {
     for (int i = 0; i < results(); ++i) {
-        BRAZE_CHECK(finished_[i] != nullptr, "a rule for " + call.callee + " left result " + std::to_string(i) + " open");
+        BRAZE_CHECK(finished_[i] != nullptr,
+                    "a rule for " + call.callee + " left result " + std::to_string(i) + " open");
     }
     for (int i = 0; i < results(); ++i) b.replace(call.results[i], finished_[i]);
 }

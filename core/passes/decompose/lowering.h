@@ -1,7 +1,7 @@
 // One Call that is being replaced by primitive operators: its arguments, the operators to build with, its results.
 //
-// A rule (see rules.h) is a function of a Lowering. It reads arguments, builds values and ends with one of the done functions.
-// Wherever it finds something it does not know exactly it calls decline(), and the Call stays.
+// A rule (see rules.h) is a function of a Lowering. It reads arguments, builds values and ends with one of the done
+// functions. Wherever it finds something it does not know exactly it calls decline(), and the Call stays.
 #pragma once
 #include <initializer_list>
 #include <optional>
@@ -49,7 +49,7 @@ class Lowering {
     int64_t constant(std::string_view name) const;  // an integer that is known
     int64_t constant_or(std::string_view name, int64_t otherwise) const;
     Expr integer(std::string_view name) const;
-    bool flag(std::string_view name) const;  // absent or None: false
+    bool flag(std::string_view name) const;              // absent or None: false
     std::string_view text(std::string_view name) const;  // None: ""
     std::vector<Expr> list(std::string_view name) const;
     std::vector<int64_t> constant_list(std::string_view name) const;
@@ -71,15 +71,17 @@ class Lowering {
     Value* fill(const Number& n, DType dtype, const Sizes& sizes);
     // Cast, then expanded to these sizes.
     Value* to(const Operand& x, DType dtype, const Sizes& sizes);
-    // The dtype in which PyTorch computes a pointwise operator with these operands: their promoted type, or where that is the
-    // default float dtype the (then equal) dtype of the result.
+    // The dtype in which PyTorch computes a pointwise operator with these operands: their promoted type, or where that
+    // is the default float dtype the (then equal) dtype of the result.
     DType common_dtype(std::initializer_list<Operand> operands) const;
     // The i-th result has the value v (cast to its dtype, expanded to its sizes). Takes over layout and storage.
     void done(Value* v, int i = 0);
     void done(std::initializer_list<Value*> values);
     // The i-th result is the view `op` of x with the recorded type; shares memory with x where the Call's result does.
     Value* view(Op op, Value* x, std::vector<ir::NamedArg> attributes, int i = 0);
-    void done_view(Op op, Value* x, std::vector<ir::NamedArg> attributes, int i = 0) { finish(view(op, x, std::move(attributes), i), i); }
+    void done_view(Op op, Value* x, std::vector<ir::NamedArg> attributes, int i = 0) {
+        finish(view(op, x, std::move(attributes), i), i);
+    }
     void finish(Value* v, int i);  // v already is what the result must be
 
     // Replaces the results; to be called by the pass when the rule has returned.

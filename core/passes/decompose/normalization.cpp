@@ -184,7 +184,7 @@ void group_norm(Lowering& c) {
 
 // The statistics of the batch itself, none of which are kept: instance norm.
 void batch_norm_of_batch(Lowering& c) {
-    c.require(c.flag("training"));
+    c.require(c.flag("training") && !ir::is_half(c.dtype()));
     Value* v = c.tensor("input");
     DType d = compute_dtype(c);
     const Sizes& sizes = v->type.sizes;
@@ -206,6 +206,36 @@ void batch_norm_of_batch(Lowering& c) {
 void batch_norm(Lowering& c) {
     c.require(!c.flag("training"));
     batch_norm_with(c, "running_mean", "running_var");
+}
+
+void group_norm_backward(Lowering& c) {
+    const auto* mask = c.call.get<std::vector<bool>>("output_mask");
+    c.require(mask && *mask == std::vector<bool>({true, true, true}) && c.given("weight") && !ir::is_half(c.dtype()));
+    Value* v = c.tensor("input");
+    DType d = compute_dtype(c);
+    const Sizes& sizes = v->type.sizes;
+    Expr groups = c.integer("group");
+    c.require(v->type.rank() >= 2 && c.tensor("grad_out")->type.sizes == sizes);
+    Sizes split = {sizes[0], groups, shapes::floordiv(sizes[1], groups)}, kept = {sizes[0], groups};
+    split.insert(split.end(), sizes.begin() + 2, sizes.end());
+    kept.resize(split.size(), Expr(1));
+    std::vector<int> inner = last_axes(static_cast<int>(split.size()), split.size() - 2), outer;
+    for (int k = 0; k < v->type.rank(); ++k) {
+        if (k != 1) outer.push_back(k);
+    }
+    for (int k : inner) c.require(shapes::known_lt(0, split[k]));
+    auto by_group = [&](std::string_view name) {
+        return spread(c, Term(c, c.b.reshape(c.b.cast(c.tensor(name), d), kept)), split);
+    };
+    Term rstd = by_group("rstd");
+    Term normal = (Term(c, c.b.reshape(c.b.cast(v, d), split)) - by_group("mean")) * rstd;
+    Term dy(c, c.b.cast(c.tensor("grad_out"), d));
+    Term scaled(c, c.b.reshape(dy * Term(c, c.b.cast(per_channel(c, c.tensor("weight"), sizes), d)), split));
+    Term a = spread(c, mean_over(c, scaled, inner, true), split),
+         b = spread(c, mean_over(c, scaled * normal, inner, true), split);
+    c.done(c.b.reshape((scaled - a - normal * b) * rstd, sizes), 0);
+    c.done(sum_over(c, dy * Term(c, c.b.reshape(normal, sizes)), outer, false), 1);
+    c.done(sum_over(c, dy, outer, false), 2);
 }
 
 void batch_norm_backward(Lowering& c) {
@@ -230,7 +260,8 @@ void batch_norm_backward(Lowering& c) {
     Term dx = dy;
     if (train) {
         Term n(c, c.fill(Number(count(v, axes)), d, {sizes[1]}));
-        dx = dy - Term(c, per_channel(c, total / n, sizes)) - centred * Term(c, per_channel(c, dot * rstd * rstd / n, sizes));
+        dx = dy - Term(c, per_channel(c, total / n, sizes)) -
+             centred * Term(c, per_channel(c, dot * rstd * rstd / n, sizes));
     }
     c.done(dx * Term(c, per_channel(c, scale, sizes)), 0);
     c.done(dot * rstd, 1);

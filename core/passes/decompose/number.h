@@ -10,10 +10,10 @@ namespace braze::passes::decomposition {
 
 class Number {
   public:
-    Number(bool v) : value_(v) {}                                  // NOLINT(google-explicit-constructor)
-    Number(double v) : value_(v) {}                                // NOLINT(google-explicit-constructor)
+    Number(bool v) : value_(v) {}                                     // NOLINT(google-explicit-constructor)
+    Number(double v) : value_(v) {}                                   // NOLINT(google-explicit-constructor)
     Number(int v) : value_(shapes::Expr(static_cast<int64_t>(v))) {}  // NOLINT(google-explicit-constructor)
-    Number(shapes::Expr v) : value_(v) {}                          // NOLINT(google-explicit-constructor)
+    Number(shapes::Expr v) : value_(v) {}                             // NOLINT(google-explicit-constructor)
 
     static std::optional<Number> from(const ir::Arg& arg);  // nullopt: not a number
 

@@ -27,8 +27,9 @@ class Operand {
 // torch.promote_types for the dtypes that have code; nullopt where PyTorch has none.
 std::optional<ir::DType> promote(ir::DType a, ir::DType b);
 
-// torch.result_type: tensors with dimensions come before 0-dim tensors, these before numbers, unless the later has a higher
-// kind (bool < integer < float). nullopt where that is the default float dtype, which the graph does not know, or undefined.
+// torch.result_type: tensors with dimensions come before 0-dim tensors, these before numbers, unless the later has a
+// higher kind (bool < integer < float). nullopt where that is the default float dtype, which the graph does not know,
+// or undefined.
 std::optional<ir::DType> result_type(std::span<const Operand> operands);
 
 }  // namespace braze::passes::decomposition

@@ -1,4 +1,5 @@
-// The table of decompositions: decompositions.def. A rule is a function of a Lowering; the semantics files are by family.
+// The table of decompositions: decompositions.def. A rule is a function of a Lowering; the semantics files are by
+// family.
 #pragma once
 #include <string_view>
 

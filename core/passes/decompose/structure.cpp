@@ -11,8 +11,10 @@ namespace {
 // Another device, layout or pinned memory is eager's business.
 void require_plain_cpu(Lowering& c) {
     c.require(!c.flag("pin_memory"));
-    if (const ir::Opaque* device = c.call.get<ir::Opaque>("device")) c.require(device->text.find("cpu") != std::string::npos);
-    if (const ir::Opaque* layout = c.call.get<ir::Opaque>("layout")) c.require(layout->text.find("strided") != std::string::npos);
+    if (const ir::Opaque* device = c.call.get<ir::Opaque>("device"))
+        c.require(device->text.find("cpu") != std::string::npos);
+    if (const ir::Opaque* layout = c.call.get<ir::Opaque>("layout"))
+        c.require(layout->text.find("strided") != std::string::npos);
 }
 
 // x with each axis k repeated times[k]: result sizes are sizes[k] * times[k].
@@ -35,10 +37,12 @@ Value* rolled(Lowering& c, Value* x, int axis, const Expr& shift) {
     return c.b.cat({c.b.slice_axis(x, axis, head, tail), c.b.slice_axis(x, axis, 0, head)}, axis);
 }
 
-// Whether nearest upsampling from `in` to `out` elements repeats each of them out / in times. Eager computes the source index in f32.
+// Whether nearest upsampling from `in` to `out` elements repeats each of them out / in times. Eager computes the source
+// index in f32.
 bool repeats_evenly(int64_t in, int64_t out, std::optional<double> scale, bool exact) {
     if (in <= 0 || out % in != 0) return false;
-    float step = scale && *scale > 0 ? static_cast<float>(1.0 / *scale) : static_cast<float>(in) / static_cast<float>(out);
+    float step =
+        scale && *scale > 0 ? static_cast<float>(1.0 / *scale) : static_cast<float>(in) / static_cast<float>(out);
     for (int64_t k = 0; k < out; ++k) {
         float at = exact ? (static_cast<float>(k) + 0.5F) * step : static_cast<float>(k) * step;
         if (std::min(static_cast<int64_t>(std::floor(at)), in - 1) != k / (out / in)) return false;

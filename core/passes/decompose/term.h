@@ -1,5 +1,5 @@
-// Formulas over values: Term is a Value with arithmetic operators. Both sides have the same dtype and sizes; a number takes
-// those of the other side.
+// Formulas over values: Term is a Value with arithmetic operators. Both sides have the same dtype and sizes; a number
+// takes those of the other side.
 #pragma once
 #include "core/passes/decompose/lowering.h"
 
@@ -24,9 +24,9 @@ class Term {
 inline Term unary(Op op, Term x) { return {x.lowering(), x.lowering().b.unary(op, x)}; }
 inline Term binary(Op op, Term a, Term b) { return {a.lowering(), a.lowering().b.binary(op, a, b)}; }
 
-#define BRAZE_TERM_BINARY(name, op)                                               \
-    inline Term name(Term a, Term b) { return binary(Op::op, a, b); }             \
-    inline Term name(Term a, double b) { return binary(Op::op, a, a.like(b)); }   \
+#define BRAZE_TERM_BINARY(name, op)                                             \
+    inline Term name(Term a, Term b) { return binary(Op::op, a, b); }           \
+    inline Term name(Term a, double b) { return binary(Op::op, a, a.like(b)); } \
     inline Term name(double a, Term b) { return binary(Op::op, b.like(a), b); }
 BRAZE_TERM_BINARY(operator+, Add)
 BRAZE_TERM_BINARY(operator-, Sub)
@@ -66,7 +66,8 @@ inline Term where(Term cond, double a, Term b) { return where(cond, b.like(a), b
 // a * b + c
 inline Term fma(Term a, Term b, Term c) { return {a.lowering(), a.lowering().b.ternary(Op::Fma, a, b, c)}; }
 
-// The dtype in which eager computes a float operator whose result has this dtype: f32 for the half types. Declines for others.
+// The dtype in which eager computes a float operator whose result has this dtype: f32 for the half types. Declines for
+// others.
 inline DType compute_dtype(const Lowering& c) {
     c.require(ir::is_float(c.dtype()));
     return ir::compute_type(c.dtype());

@@ -63,7 +63,8 @@ void sign(Lowering& c) {
 void signbit(Lowering& c) {
     Term x(c, c.tensor("self"));
     if (ir::is_float(x.dtype())) return c.done(unary(Op::SignBit, x));
-    c.done(ir::is_signed(x.dtype()) && x.dtype() != DType::Bool ? lt(x, 0) : Term(c, c.b.scalar_bool(false, c.sizes())));
+    c.done(ir::is_signed(x.dtype()) && x.dtype() != DType::Bool ? lt(x, 0)
+                                                                : Term(c, c.b.scalar_bool(false, c.sizes())));
 }
 
 // isnan, isinf: false for integers.
@@ -99,7 +100,8 @@ void nan_to_num(Lowering& c) {
     if (!ir::is_float(c.dtype())) return c.done(v);
     Term x(c, v);
     double max = largest(c.dtype());
-    Term finite = where(eq(x, INFINITY), c.real_or("posinf", max), where(eq(x, -INFINITY), c.real_or("neginf", -max), x));
+    Term finite =
+        where(eq(x, INFINITY), c.real_or("posinf", max), where(eq(x, -INFINITY), c.real_or("neginf", -max), x));
     c.done(where(isnan(x), c.real_or("nan", 0.0), finite));
 }
 

@@ -1,7 +1,7 @@
-// Views: index maps over the operand's memory. The result shares memory where the Call's result does (the *_copy and unsafe_ forms
-// do not); its strides are those that were captured.
-#include "core/passes/decompose/rules.h"
+// Views: index maps over the operand's memory. The result shares memory where the Call's result does (the *_copy and
+// unsafe_ forms do not); its strides are those that were captured.
 #include "core/passes/decompose/lowering.h"
+#include "core/passes/decompose/rules.h"
 
 namespace braze::passes::decomposition::rules {
 
@@ -9,7 +9,9 @@ namespace {
 
 std::vector<ir::NamedArg> dims_attribute(const std::vector<int>& dims) { return {{"dims", ir::to_exprs(dims)}}; }
 
-void permuted(Lowering& c, const std::vector<int>& dims) { c.done_view(Op::Permute, c.tensor("self"), dims_attribute(dims)); }
+void permuted(Lowering& c, const std::vector<int>& dims) {
+    c.done_view(Op::Permute, c.tensor("self"), dims_attribute(dims));
+}
 
 void swapped(Lowering& c, int a, int b) {
     std::vector<int> dims(c.type().rank());
