@@ -11,13 +11,15 @@
 //      counts from the storage's own beginning, nor a call that changes its operand's metadata.
 //
 // A write has a pure form if it is an in-place call that functionalize/inplace.h knows (same values bit for bit, same
-// dtype, same layout) and writes the whole base: its operand is the base, the result of an earlier in-place call on it,
-// or a detach of it.
+// dtype, same layout) and if it writes all that is used of the storage from then on, its root: at first the base; the
+// result of an in-place call on the root is the root, a detach of it counts as it; and a view becomes the new root
+// where nothing that is not derived from that view is used later (gradients are accumulated into a transposed view of a
+// product that nobody else sees).
 //
-// Each such write makes a new base, a fresh value with the type of the old one. Whoever reads a value of the storage
-// gets its present form: the newest base, or the view run again on it. A graph input that was written is written back
-// at the end of the graph by one aten::copy_, and outputs that share its memory are the input itself or views of it
-// taken after that.
+// Each such write makes a new root, a fresh value with the type of the old one. Whoever reads a value of the storage
+// gets its present form: the newest root, or the views that lead to it run again. A graph input that was written is
+// written back at the end of the graph by one aten::copy_, and outputs that share its memory are the input itself or
+// views of it taken after that.
 //
 // All other writes stay real in-place calls, which nothing is moved across.
 #include "core/ir/builder.h"
@@ -45,7 +47,7 @@ class Functionalizer {
 
     void run() {
         for (Value* v : g_.inputs)
-            if (plan_.covers(v)) state(v).base = v;
+            if (plan_.covers(v)) begin(v);
         ir::rewrite(g_, [&](Node* n, ir::Builder& b) { return visit(*n, b); });
         ir::Builder b(g_);
         for (Value* v : g_.inputs)
@@ -55,7 +57,8 @@ class Functionalizer {
 
   private:
     struct StorageState {
-        Value* base = nullptr;  // its newest form
+        Value* root = nullptr;  // the tensor that was written last, or the base
+        Value* form = nullptr;  // its newest form
         int version = 0;        // how often it was written
     };
     struct Form {
@@ -65,39 +68,67 @@ class Functionalizer {
     StorageState& state(const Value* v) { return storages_[static_cast<size_t>(plan_.storage(v))]; }
     Form& form(const Value* v) { return forms_[static_cast<size_t>(v->id)]; }
 
+    void begin(Value* base) {
+        StorageState& s = state(base);
+        s.root = s.form = base;
+        ++s.version;
+    }
+
+    Value* tensor_of(Value* v) const {
+        while (plan_.origin(v).same_tensor) v = plan_.origin(v).parent;
+        return v;
+    }
+
     bool visit(Node& n, ir::Builder& b) {
         if (plan_.rewrites(n)) {
-            StorageState& s = state(n.operands[0]);
-            std::vector<Value*> operands;
-            for (Value* v : n.operands) operands.push_back(present(v, b));
-            s.base = pure_form(n, operands, b);
-            s.base->storage = g_.fresh_storage();
-            ++s.version;
+            write(n, b);
             return true;
         }
         for (Value*& v : n.operands) v = present(v, b);
-        for (Value* v : n.results) {
+        for (size_t i = 0; i < n.results.size(); ++i) {
+            Value* v = n.results[i];
             if (!plan_.covers(v)) continue;
-            StorageState& s = state(v);
-            if (plan_.origin(v).parent) {
-                v->storage = s.base->storage;
-                form(v) = {v, s.version};
-            } else {
-                s.base = v;
+            if (!plan_.origin(v).parent) {
+                begin(v);
+                continue;
             }
+            v->storage = n.operands[static_cast<size_t>(n.aliases[i])]->storage;
+            form(v) = {v, state(v).version};
         }
         return false;
+    }
+
+    void write(const Node& n, ir::Builder& b) {
+        std::vector<Value*> operands;
+        for (Value* v : n.operands) operands.push_back(present(v, b));
+        StorageState& s = state(n.operands[0]);
+        Value* target = tensor_of(n.operands[0]);
+        if (!stands_for_root(target, s)) s.root = target;
+        s.form = pure_form(n, operands, b);
+        s.form->storage = g_.fresh_storage();
+        ++s.version;
+    }
+
+    // Written through a detach, the root has the written elements too.
+    bool stands_for_root(Value* v, const StorageState& s) const {
+        while (v != s.root) {
+            const std::string& callee = v->node->callee;
+            if (callee != "aten::detach" && callee != "aten::alias") return false;
+            v = tensor_of(plan_.origin(v).parent);
+        }
+        return true;
     }
 
     // What stands for v at this point of the program.
     Value* present(Value* v, ir::Builder& b) {
         if (!plan_.covers(v)) return v;
-        while (plan_.origin(v).same_tensor) v = plan_.origin(v).parent;
-        const Plan::Origin& origin = plan_.origin(v);
+        v = tensor_of(v);
         StorageState& s = state(v);
-        if (!origin.parent) return s.base;
+        if (v == s.root) return s.form;
         if (form(v).version != s.version) {
-            Node* again = b.repeat(*v->node, {present(origin.parent, b)});
+            Value* parent = plan_.origin(v).parent;
+            BRAZE_CHECK(parent, "%" + std::to_string(v->id) + " is used after a view of it was written");
+            Node* again = b.repeat(*v->node, {present(parent, b)});
             for (size_t i = 0; i < again->results.size(); ++i)
                 form(v->node->results[i]) = {again->results[i], s.version};
         }
@@ -106,14 +137,15 @@ class Functionalizer {
 
     void write_back(Value* input, ir::Builder& b) {
         StorageState& s = state(input);
-        if (s.base == input) return;
-        Node* copy = b.call("aten::copy_", {input, s.base},
-                            {{"self", ir::Ref{0}}, {"src", ir::Ref{1}}, {"non_blocking", false}}, {input->type});
+        Value *written = s.root, *newest = s.form;
+        if (newest == input) return;
+        begin(input);
+        Value* target = present(written, b);
+        Node* copy = b.call("aten::copy_", {target, newest},
+                            {{"self", ir::Ref{0}}, {"src", ir::Ref{1}}, {"non_blocking", false}}, {target->type});
         copy->writes = {0};
         copy->aliases = {0};
-        copy->results[0]->storage = input->storage;
-        s.base = input;
-        ++s.version;
+        copy->results[0]->storage = target->storage;
     }
 
     ir::Graph& g_;

@@ -29,15 +29,19 @@ class Plan {
   private:
     struct Storage {
         const ir::Value* base = nullptr;
+        const ir::Value* root = nullptr;  // what is used from here on: the base, or a view that was written
         bool bad = false;
+        std::vector<const ir::Value*> values;
         std::vector<const ir::Node*> pure;  // writes with a pure form after the last one without
     };
     void look_at(const ir::Node& n);
     void look_at_write(const ir::Node& n);
-    bool is_whole(const ir::Value* v) const;  // v has the elements of its storage's base, in the same places
+    bool can_be_root(const ir::Value* v, const Storage& s) const;
 
     std::vector<Storage> storages_;
     std::vector<Origin> origins_;  // by value id
+    std::vector<int> last_use_;    // by value id: position of a node
+    int position_ = 0;
     std::unordered_set<const ir::Node*> rewritten_;
 };
 

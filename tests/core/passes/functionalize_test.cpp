@@ -146,6 +146,46 @@ TEST(Functionalize, LeavesWhatItCannotProve) {
         return %1)");
 }
 
+TEST(Functionalize, AViewThatIsAllThatIsUsedBecomesTheRoot) {
+    EXPECT_TRUE(same(after("functionalize", R"(graph {
+        %0 @0 : f32[2, 3] = input
+        %1 @1 : f32[2, 3] = call aten::neg(self=%0)
+        %2 @1 : f32[3, 2]{1, 3} = call aten::t(self=%1) aliases=[0]
+        %3 @1 : f32[3, 2]{1, 3} = call aten::add_.Tensor(self=%2, other=%2, alpha=1) writes=[0] aliases=[0]
+        %4 @1 : f32[2, 3] = call aten::t(self=%3) aliases=[0]
+        %5 @1 : f32[2, 3] = call aten::relu_(self=%4) writes=[0] aliases=[0]
+        return %5
+    })"),
+                     R"(graph {
+        %0 @0 : f32[2, 3] = input
+        %1 @1 : f32[2, 3] = call aten::neg(self=%0)
+        %2 @1 : f32[3, 2]{1, 3} = call aten::t(self=%1) aliases=[0]
+        %3 @2 : f32[3, 2]{1, 3} = call aten::add.Tensor(self=%2, other=%2, alpha=1)
+        %4 @2 : f32[2, 3] = call aten::t(self=%3) aliases=[0]
+        %5 @3 : f32[2, 3] = call aten::relu(self=%4)
+        return %5
+    })"));
+}
+
+TEST(Functionalize, PartOfAnInputIsWrittenBackInPlace) {
+    EXPECT_TRUE(same(after("functionalize", R"(graph {
+        %0 @0 : f32[2, 3] = input
+        %1 @0 : f32[1, 3] = call aten::slice.Tensor(self=%0, dim=0, start=1, end=2, step=1) aliases=[0]
+        %2 @0 : f32[1, 3] = call aten::relu_(self=%1) writes=[0] aliases=[0]
+        %3 : f32[1, 3] = call aten::neg(self=%1)
+        return %3
+    })"),
+                     R"(graph {
+        %0 @0 : f32[2, 3] = input
+        %1 @0 : f32[1, 3] = call aten::slice.Tensor(self=%0, dim=0, start=1, end=2, step=1) aliases=[0]
+        %2 @1 : f32[1, 3] = call aten::relu(self=%1)
+        %3 : f32[1, 3] = call aten::neg(self=%2)
+        %4 @0 : f32[1, 3] = call aten::slice.Tensor(self=%0, dim=0, start=1, end=2, step=1) aliases=[0]
+        %5 @0 : f32[1, 3] = call aten::copy_(self=%4, src=%2, non_blocking=false) writes=[0] aliases=[0]
+        return %3
+    })"));
+}
+
 TEST(Functionalize, SplitViewsAreTakenAgainTogether) {
     std::string text = after("functionalize", R"(graph {
         %0 @0 : f32[2, 3] = input
