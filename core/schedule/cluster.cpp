@@ -113,7 +113,7 @@ void Units::add(UnitKind kind, Value* v, const ValueFacts& f) {
 std::vector<Value*> Units::elementwise(const Unit& u) const {
     const Node& n = u.node();
     switch (u.kind) {
-        case UnitKind::Keep: return is_view(n) ? std::vector<Value*>{u.value} : std::vector<Value*>{};
+        case UnitKind::Keep: return is_view(n) && !load_only(u.value) ? std::vector<Value*>{u.value} : std::vector<Value*>{};
         case UnitKind::Part: return {n.operands[static_cast<size_t>(u.part)]};
         case UnitKind::Reduce: return n.operands;
         case UnitKind::Pointwise: break;
@@ -125,6 +125,7 @@ std::vector<Value*> Units::elementwise(const Unit& u) const {
 
 std::vector<Value*> Units::irregular(const Unit& u) const {
     const Node& n = u.node();
+    if (u.kind == UnitKind::Keep && is_view(n) && load_only(u.value)) return n.operands;
     if (u.kind != UnitKind::Pointwise) return {};
     if (n.op == Op::Gather) return {n.operands[0]};
     if (n.op == Op::Take || n.op == Op::Cat || n.op == Op::Pad) return n.operands;

@@ -119,9 +119,16 @@ class Fusion {
         return out;
     }
 
-    // Everything of cluster c that v at `index` goes back to is had there at that very index.
-    bool agrees(const Value* v, const Index& index, int c) {
-        if (const int u = units_.computing(v); u >= 0) return unit(u).cluster != c || unit(u).result_index() == index;
+    // Everything of cluster c that v at `index` goes back to is had there at that very index (given by `map`, where c's axes are
+    // about to become others).
+    bool agrees(const Value* v, const Index& index, int c, const AxisMap& map = {}) {
+        if (const int u = units_.computing(v); u >= 0) {
+            if (unit(u).cluster != c) return true;
+            Index at = unit(u).result_index();
+            if (map)
+                for (Expr& e : at) e = e.substitute(map);
+            return at == index;
+        }
         if (units_.load_only(v)) {
             const auto& parts = units_.storing(v);
             return std::none_of(parts.begin(), parts.end(), [&](int p) { return unit(p).cluster == c; });
@@ -131,7 +138,7 @@ class Fusion {
             const int u = units_.computing(units_.source(const_cast<Value*>(v)));
             return u < 0 || unit(u).cluster != c;
         }
-        return agrees(v->node->operands[0], operand_index(*v->node, index), c);
+        return agrees(v->node->operands[0], operand_index(*v->node, index), c, map);
     }
 
     bool touches(Value* v, int c) {
@@ -263,10 +270,10 @@ class Fusion {
         return index && consistent(*index, c, same, other) ? index : std::nullopt;
     }
 
-    bool consistent(const Index& index, int c, const std::vector<Value*>& same, const std::vector<Value*>& other) {
+    bool consistent(const Index& index, int c, const std::vector<Value*>& same, const std::vector<Value*>& other, const AxisMap& map = {}) {
         for (Value* v : other)
             if (touches(v, c)) return false;
-        return std::all_of(same.begin(), same.end(), [&](Value* v) { return agrees(v, index, c); });
+        return std::all_of(same.begin(), same.end(), [&](Value* v) { return agrees(v, index, c, map); });
     }
 
     bool try_join(int u, int c, Index index, const std::vector<int>& before) {
@@ -374,7 +381,7 @@ class Fusion {
         std::vector<std::pair<Expr, Expr>> renamed;
         for (size_t i = 0; i < index->size(); ++i)
             if ((*index)[i].is_symbol()) renamed.emplace_back((*index)[i], unit(u).index[i]);
-        auto map = [&](const Expr& s) -> std::optional<Expr> {
+        const AxisMap map = [&](const Expr& s) -> std::optional<Expr> {
             for (const auto& [x, y] : renamed)
                 if (x == s) return y;
             return std::nullopt;
@@ -397,7 +404,10 @@ class Fusion {
             Index moved = unit(m).index;
             for (Expr& e : moved) e = e.substitute(map);
             if (!keeps_order(unit(m), moved, a.axes, reduced)) return false;
+            if (!consistent(moved, into, units_.elementwise(unit(m)), units_.irregular(unit(m)))) return false;
         }
+        for (int m : a.units)
+            if (!consistent(unit(m).index, from, units_.elementwise(unit(m)), units_.irregular(unit(m)), map)) return false;
         if (!a.reduces && b.reduces) {
             if (b.column) return false;
             for (const Axis& x : b.axes)

@@ -1,0 +1,182 @@
+// What is in memory, where, and who shares it.
+#include "core/ir/text.h"
+#include "core/schedule/arena.h"
+#include "tests/core/schedule/calls.h"
+#include "tests/core/schedule/compare.h"
+
+namespace braze::testing {
+namespace {
+
+Checked check_text(const std::string& text) { return check(ir::parse_graph("graph {\n" + text + "}\n"), 1, {}, test_calls()); }
+
+TEST(Memory, OutputViewsShareAndCopiesDoNot) {
+    const Checked c = check_text(R"(
+        %0 @0 : f32[3, 4] = input
+        %1 @1 : f32[3, 4] = exp(%0)
+        %2 @1 : f32[4, 3]{1, 4} = permute(%1, dims=[1, 0]) aliases=[0]
+        %3 : f32[12] = reshape(%1)
+        %4 @0 : f32[12] = reshape(%0) aliases=[0]
+        %5 : f32[12] = reshape(%0)
+        return %1, %2, %3, %4, %5, %0, %2
+    )");
+    EXPECT_EQ(c.kernels(), 2) << c.text();
+}
+
+TEST(Memory, AHiddenRootServesAsTheOutput) {
+    const Checked c = check_text(R"(
+        %0 : f32[3, 4] = input
+        %1 : f32[3] = sum(%0, dims=[1], keepdim=false)
+        %2 : f32[3, 1] = reshape(%1)
+        return %2
+    )");
+    EXPECT_EQ(c.kernels(), 1) << c.text();
+}
+
+TEST(Memory, OperandsOfCallsHaveTheirStrides) {
+    check_text(R"(
+        %0 : f32[2, 3, 4] = input
+        %1 : f32[2, 3, 4] = exp(%0)
+        %2 : f32[3, 2, 4]{4, 12, 1} = permute(%1, dims=[1, 0, 2])
+        %3 : f32[3, 8] = reshape(%2)
+        %4 : f32[3, 8] = call test::id(self=%3)
+        %5 : f32[3, 2, 4] = call test::id(self=%2)
+        %6 : f32[2, 3, 4] = expand(%1)
+        %7 : f32[24] = reshape(%1)
+        %8 : f32[24] = call test::scale(self=%7)
+        %9 : f32[2, 12] = reshape(%1)
+        %10 : f32[2, 5]{12, 2} = slice(%9, starts=[0, 1], steps=[1, 2])
+        %11 : f32[2, 5] = call test::scale(self=%10)
+        return %4, %5, %8, %11
+    )");
+}
+
+TEST(Memory, WritesAreSeenAfterAndNotBefore) {
+    check_text(R"(
+        %0 @0 : f32[4] = input
+        %1 @1 : f32[4] = input
+        %2 : f32[4] = add(%0, %1)
+        %3 @0 : f32[4] = call test::add_(self=%0, other=%1) writes=[0] aliases=[0]
+        %4 : f32[4] = add(%0, %1)
+        %5 : f32[4] = mul(%2, %3)
+        %6 : f32[4] = neg(%1)
+        %7 @0 : f32[4] = call test::fill_(self=%0) writes=[0] aliases=[0]
+        %8 : f32[4] = add(%4, %6)
+        %9 : f32[4] = sub(%8, %0)
+        return %2, %4, %5, %9, %7
+    )");
+}
+
+TEST(Memory, ViewsFollowAWriteAndCopiesDoNot) {
+    check_text(R"(
+        %0 : f32[2, 3] = input
+        %1 @1 : f32[2, 3] = exp(%0)
+        %2 @1 : f32[3, 2]{1, 3} = permute(%1, dims=[1, 0]) aliases=[0]
+        %3 : f32[3, 2]{1, 3} = permute(%1, dims=[1, 0])
+        %4 @1 : f32[2, 3] = call test::fill_(self=%1) writes=[0] aliases=[0]
+        %5 : f32[3, 2]{1, 3} = neg(%2)
+        %6 : f32[3, 2]{1, 3} = neg(%3)
+        %7 : f32[6] = reshape(%3)
+        return %5, %6, %2, %7
+    )");
+}
+
+TEST(Memory, AnAliasingCallKeepsItsOperandAlive) {
+    check_text(R"(
+        %0 : f32[64] = input
+        %1 @1 : f32[64] = exp(%0)
+        %2 @1 : f32[64] = call test::view(self=%1) aliases=[0]
+        %3 : f32[64] = call test::scale(self=%0)
+        %4 : f32[64] = neg(%3)
+        %5 : f32[64] = call test::scale(self=%4)
+        %6 : f32[64] = call test::id(self=%5)
+        %7 : f32[64] = add(%2, %6)
+        return %7
+    )");
+    const Checked c = check_text(R"(
+        %0 : f32[64] = input
+        %1 @1 : f32[64] = exp(%0)
+        %2 @1 : f32[64] = call test::view(self=%1) aliases=[0]
+        return %2
+    )");
+    EXPECT_EQ(c.program.arena_bytes, 0) << c.text();
+}
+
+TEST(Memory, OrderedCallsKeepTheirOrder) {
+    check_text(R"(
+        %0 : f32[4] = call test::random() ordered
+        %1 : f32[4] = exp(%0)
+        %2 : f32[4] = call test::random() ordered
+        %3 : f32[4] = call test::id(self=%1)
+        %4 : f32[4] = call test::random() ordered
+        %5 : f32[4] = sub(%4, %2)
+        return %5, %3, %0
+    )");
+}
+
+TEST(Memory, MatrixProductsGoIntoTheArenaAndItIsReused) {
+    std::string text = "%0 : f32[16, 16] = input\n%1 : f32[16, 16] = input\n";
+    int v = 0, next = 2;
+    for (int i = 0; i < 8; ++i) {
+        text += "%" + std::to_string(next) + " : f32[16, 16] = call aten::mm(self=%" + std::to_string(v) + ", mat2=%1)\n";
+        text += "%" + std::to_string(next + 1) + " : f32[16, 16] = tanh(%" + std::to_string(next) + ")\n";
+        v = next + 1;
+        next += 2;
+    }
+    const Checked c = check_text(text + "return %" + std::to_string(v) + "\n");
+    EXPECT_EQ(c.program.arena_bytes, 2 * 16 * 16 * 4) << c.text();  // tanh in place
+    EXPECT_EQ(c.program.kernels.size(), 1u);
+}
+
+TEST(Memory, NothingButCalls) {
+    const Checked c = check_text(R"(
+        %0 : f32[4] = input
+        %1 : f32[4] = call test::scale(self=%0)
+        %2 : f32[4] = call test::scale(self=%1)
+        return %2, %0
+    )");
+    EXPECT_EQ(c.kernels(), 0);
+    EXPECT_EQ(c.calls(), 2);
+}
+
+TEST(Memory, ConstantsAndEmptyTensors) {
+    check_text(R"(
+        %0 : f32[0, 3] = input
+        %1 : f32[0, 3] = exp(%0)
+        %2 : f32[3] = sum(%0, dims=[0], keepdim=false)
+        %3 : f32[2, 3] = scalar(value=2.5)
+        %4 : i64[5] = iota(axis=0, start=3, step=2)
+        %5 : f32[] = scalar(value=1.0)
+        %6 : f32[4]{0} = expand(%5)
+        %7 : f32[2, 3] = cat(%0, %3, dim=0)
+        %8 : f32[2, 3] = call test::id(self=%3)
+        %9 : f32[3] = add(%2, %2)
+        return %1, %2, %3, %4, %7, %8, %9, %5
+    )");
+}
+
+TEST(Memory, StridedWindowsOfComputedMemory) {
+    check_text(R"(
+        %0 : f32[4, 4] = input
+        %1 @1 : f32[4, 4] = exp(%0)
+        %2 @1 : f32[4]{5} = as_strided(%1, offset=0) aliases=[0]
+        %3 : f32[4] = neg(%2)
+        return %3, %2
+    )");
+}
+
+TEST(Arena, ReusesAndJoinsHoles) {
+    schedule::Arena a;
+    EXPECT_EQ(a.allocate(100), 0);
+    EXPECT_EQ(a.allocate(64), 128);
+    EXPECT_EQ(a.allocate(10), 192);
+    a.release(0, 100);
+    EXPECT_EQ(a.allocate(60), 0);
+    EXPECT_EQ(a.allocate(60), 64);
+    a.release(64, 60);
+    a.release(128, 64);
+    EXPECT_EQ(a.allocate(128), 64);
+    EXPECT_EQ(a.size(), 256);
+}
+
+}  // namespace
+}  // namespace braze::testing
