@@ -1,4 +1,4 @@
-// A small host for programs: runs kernels by the interpreter, calls by a handler, and poisons memory whose last use is over.
+// A small host for programs: runs kernels by their code if they have any, else by the interpreter, calls by a handler, and poisons memory whose last use is over.
 #pragma once
 #include <cstring>
 #include <optional>
@@ -102,7 +102,8 @@ class Host {
         // In pieces, last one first: outer points are independent.
         const int64_t count = number(t.outer_count), middle = count / 3;
         for (auto [begin, end] : {std::pair{middle, count}, std::pair{int64_t{0}, middle}})
-            if (!loops::interpret(k, buffers.data(), numbers_.data(), begin, end)) failed_check = true;
+            if (!p_.code.empty()) failed_check |= p_.code[static_cast<size_t>(t.kernel)].fn(buffers.data(), numbers_.data(), begin, end) != 0;
+            else failed_check |= !loops::interpret(k, buffers.data(), numbers_.data(), begin, end);
     }
     void step(const runtime::RunCall& t) {
         const ir::Node& n = *t.node;

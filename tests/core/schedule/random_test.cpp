@@ -156,8 +156,12 @@ class DeepGraph {
                 return add(b.cast(x, types[pick(0, 2)]));
             }
             case 15: {
-                Value* c = b.binary(Op::Lt, x, like(b, x));
-                return add(b.where(c, x, like(b, x)));
+                // of inputs, whose values are exact: a comparison of computed ones may go either way
+                for (size_t i = 0; i < 9; ++i) {
+                    Value* y = values_[(i + static_cast<size_t>(x->type.rank())) % 9];
+                    if (y->type.sizes == x->type.sizes) return add(b.where(b.binary(Op::Lt, y, 0.5), x, like(b, x)));
+                }
+                return add(b.where(b.unary(Op::IsNan, x), like(b, x), x));
             }
             case 16: {
                 if (!ir::is_dense(x->type)) return;

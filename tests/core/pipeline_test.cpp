@@ -1,0 +1,116 @@
+// From captured calls to compiled kernels.
+#include "core/pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include "core/ir/text.h"
+#include "core/passes/pass.h"
+#include "tests/core/schedule/calls.h"
+#include "tests/core/schedule/compare.h"
+
+namespace braze::testing {
+namespace {
+
+const char* const kBlock = R"(graph {
+    line 0 "model.py:3 in forward"
+    %0 : f32[6, 8] = input
+    %1 : f32[8, 8] = input
+    %2 : f32[8] = input
+    %3 : f32[8] = input
+    %4 : f32[6, 8] = call aten::mm(self=%0, mat2=%1) line=0
+    %5 : f32[6, 8] = call aten::relu(self=%4) line=0
+    %6 : f32[6, 8] = call aten::add.Tensor(self=%5, other=%0, alpha=1) line=0
+    %7 : f32[6, 8], %8 : f32[6, 1], %9 : f32[6, 1] = call aten::native_layer_norm(input=%6, normalized_shape=[8], weight=%2, bias=%3, eps=1e-05)
+    %10 : f32[6, 8] = call aten::_softmax(self=%7, dim=1, half_to_float=false)
+    %11 : f32[6, 8] = call aten::mm(self=%10, mat2=%1)
+    return %11, %7
+})";
+
+// The graph as primitive operators, for the reference.
+ir::Graph decomposed(const std::string& text) {
+    ir::Graph g = ir::parse_graph(text);
+    PipelineOptions options;
+    passes::Context context{options, nullptr};
+    passes::run_pass(*passes::find_pass("decompose"), g, context);
+    return g;
+}
+
+void compare(const std::string& text, const runtime::Program& program) {
+    const ir::Graph g = decomposed(text);
+    const auto inputs = random_inputs(g, 1);
+    auto a = copies(inputs), b = copies(inputs);
+    const ir::CallHandler reference = test_calls(), actual = test_calls();
+    const auto want = ir::evaluate(g, a, {}, reference);
+    Host host(program, {}, actual);
+    const auto got = host.run(b);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) expect_close(got[i], want[i], "output " + std::to_string(i) + "\n" + program.dump());
+}
+
+TEST(Pipeline, ATransformerBlockIsTwoCallsAndTwoKernels) {
+    PipelineOptions options;
+    options.verify = true;
+    PipelineStats stats;
+    const auto program = compile_graph(ir::parse_graph(kBlock), options, &stats);
+    compare(kBlock, *program);
+    EXPECT_EQ(stats.aten_calls, 2);
+    EXPECT_EQ(stats.kernels, 1) << program->dump();
+    EXPECT_EQ(stats.nodes_in, 10);
+    EXPECT_EQ(stats.code.kernels, 1);
+    EXPECT_EQ(stats.stages.back().name, "codegen");
+    EXPECT_NE(program->dump().find("model.py:3 in forward"), std::string::npos);
+}
+
+TEST(Pipeline, EveryIsaOfTheHostGivesTheSame) {
+    for (codegen::Isa isa : codegen::host_isas()) {
+        constexpr const char* names[] = {"scalar", "sse2", "avx2", "avx512"};
+        PipelineOptions options;
+        options.isa = names[static_cast<size_t>(isa)];
+        compare(kBlock, *compile_graph(ir::parse_graph(kBlock), options));
+    }
+}
+
+TEST(Pipeline, WithoutCodeGenerationCallsStayCalls) {
+    PipelineOptions options;
+    options.codegen = false;
+    PipelineStats stats;
+    const auto program = compile_graph(ir::parse_graph(kBlock), options, &stats);
+    EXPECT_EQ(stats.aten_calls, 6) << program->dump();
+    EXPECT_EQ(stats.kernels, 0);
+}
+
+TEST(Pipeline, DumpsEveryStage) {
+    PipelineOptions options;
+    std::vector<std::string> seen;
+    options.dump = [&](const std::string& stage, const std::string& text) {
+        seen.push_back(stage);
+        EXPECT_FALSE(text.empty()) << stage;
+    };
+    compile_graph(ir::parse_graph(kBlock), options);
+    for (const char* stage : {"captured", "functionalize", "decompose", "fold", "cse", "dce", "program", "llvm", "assembly"})
+        EXPECT_NE(std::find(seen.begin(), seen.end(), stage), seen.end()) << stage;
+}
+
+TEST(Pipeline, DisabledPassesAreSkipped) {
+    PipelineOptions options;
+    options.disabled_passes = {"decompose", "fold", "cse"};
+    PipelineStats stats;
+    compile_graph(ir::parse_graph(kBlock), options, &stats);
+    EXPECT_EQ(stats.aten_calls, 6);
+}
+
+TEST(Pipeline, AnUnusedResultIsNotComputed) {
+    PipelineStats stats;
+    const auto program = compile_graph(ir::parse_graph(R"(graph {
+        %0 : f32[4] = input
+        %1 : f32[4] = call aten::exp(self=%0)
+        %2 : f32[4] = call aten::neg(self=%0)
+        return %2
+    })"),
+                                       {}, &stats);
+    EXPECT_EQ(stats.kernels, 1);
+    EXPECT_EQ(loops::canonical(program->kernels[0]).find("exp"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace braze::testing
