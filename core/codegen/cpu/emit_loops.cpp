@@ -194,7 +194,7 @@ void Emitter::outer_segments() {
     size_t m = k_.outer.size();
     Depends point_defines = kPoint | outer_bit(m - 1);
     if (m == 1) {
-        lane_loops(point_defines, begin_, end_, std::nullopt, plan_.point_unroll, 0, [&] { point(); });
+        lane_loops(point_defines, begin_, end_, std::nullopt, plan_.point_unroll, plan_.point_one_body, 0, [&] { point(); });
         return;
     }
     Depends defines = 0;
@@ -211,7 +211,7 @@ void Emitter::outer_segments() {
         V run = b_.CreateSub(index(k_.outer[m - 1]), first);
         run = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, run, b_.CreateSub(end_, flat));
         V last = b_.CreateAdd(first, run);
-        lane_loops(point_defines, first, last, std::nullopt, plan_.point_unroll, 0, [&] { point(); });
+        lane_loops(point_defines, first, last, std::nullopt, plan_.point_unroll, plan_.point_one_body, 0, [&] { point(); });
         b_.CreateStore(b_.CreateAdd(flat, run), position);
         b_.CreateStore(i64(0), slots[m - 1]);
         advance(slots, m - 1);
@@ -247,9 +247,11 @@ llvm::Value* Emitter::tail_mask(V first, V last) {
     return first ? b_.CreateAnd(mask, b_.CreateICmpSGE(lanes, spread(first))) : mask;
 }
 
-void Emitter::lane_loops(Depends defines, V lo, V hi, std::optional<int64_t> count, int parts, int64_t chunk, const Body& body) {
+void Emitter::lane_loops(Depends defines, V lo, V hi, std::optional<int64_t> count, int parts, bool one_body, int64_t chunk,
+                         const Body& body) {
     int lanes = plan_.lanes;
-    if (plan_.along_outer && plan_.aligned) return aligned_lane_loop(defines, lo, hi, parts, body);
+    if (plan_.along_outer && plan_.aligned) return aligned_lane_loop(defines, lo, hi, parts, one_body, body);
+    if (count && *count % lanes == 0) one_body = false;  // there is no rest
     auto walk = [&](V from, V to, int lane_count, int part_count, bool nonempty, bool masked) {
         loop(defines, from, to, i64(int64_t{lane_count} * part_count), nonempty, [&](V i) {
             Lanes shape{lane_count, part_count, nullptr, i, true, !plan_.along_outer};
@@ -262,19 +264,21 @@ void Emitter::lane_loops(Depends defines, V lo, V hi, std::optional<int64_t> cou
         for (const Accumulator& a : accumulators_) flush(a);
     };
     V main_end;
-    if (count) main_end = i64(*count / step * step);
+    if (one_body) main_end = hi;
+    else if (count) main_end = i64(*count / step * step);
     else main_end = b_.CreateAdd(lo, b_.CreateAnd(b_.CreateSub(hi, lo), i64(-step)));
-    if (!count || *count >= step) {
+    if (one_body || !count || *count >= step) {
         if (chunk > 0) {
             loop(0, lo, main_end, i64(chunk * step), count.has_value(), [&](V c) {
                 V to = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(c, i64(chunk * step)), main_end);
-                walk(c, to, lanes, parts, true, false);
+                walk(c, to, lanes, parts, true, one_body);
                 flush_all();
             });
         } else {
-            walk(lo, main_end, lanes, parts, count.has_value(), false);
+            walk(lo, main_end, lanes, parts, count.has_value(), one_body);
         }
     }
+    if (one_body) return;
     int64_t rest = count ? *count % step : -1;
     if (rest == 0 || step == 1) return;
     if (plan_.masked_tail) return walk(main_end, hi, lanes, 1, count.has_value(), true);
@@ -289,7 +293,7 @@ void Emitter::lane_loops(Depends defines, V lo, V hi, std::optional<int64_t> cou
 }
 
 // Vectors start at multiples of the lanes: one at either end may be partly filled.
-void Emitter::aligned_lane_loop(Depends defines, V lo, V hi, int parts, const Body& body) {
+void Emitter::aligned_lane_loop(Depends defines, V lo, V hi, int parts, bool one_body, const Body& body) {
     int lanes = plan_.lanes;
     V position = slot(b_.getInt64Ty());
     b_.CreateStore(lo, position);
@@ -297,6 +301,12 @@ void Emitter::aligned_lane_loop(Depends defines, V lo, V hi, int parts, const Bo
     while_loop(0, [&] { return b_.CreateICmpSLT(load(), hi); }, [&] {
         V x = load();
         V start = b_.CreateAnd(x, i64(-lanes));
+        auto masked = [&] {
+            V mask = tail_mask(b_.CreateSub(x, start), b_.CreateSub(hi, start));
+            in_lanes({lanes, 1, mask, start, true, true}, body);
+            b_.CreateStore(b_.CreateAdd(start, i64(lanes)), position);
+        };
+        if (one_body) return if_then(nullptr, defines, masked);
         V after = b_.CreateAdd(x, i64(int64_t{lanes} * parts));
         V whole = b_.CreateAnd(b_.CreateICmpEQ(x, start), b_.CreateICmpSLE(after, hi));
         V partial = b_.CreateNot(whole);
@@ -306,9 +316,7 @@ void Emitter::aligned_lane_loop(Depends defines, V lo, V hi, int parts, const Bo
         });
         if_then(partial, defines, [&] {
             if (plan_.masked_tail) {
-                V mask = tail_mask(b_.CreateSub(x, start), b_.CreateSub(hi, start));
-                in_lanes({lanes, 1, mask, start, true, true}, body);
-                b_.CreateStore(b_.CreateAdd(start, i64(lanes)), position);
+                masked();
             } else {
                 in_lanes({1, 1, nullptr, x, true, true}, body);
                 b_.CreateStore(b_.CreateAdd(x, i64(1)), position);
@@ -375,8 +383,8 @@ void Emitter::inner_loops(size_t s, size_t axis) {
     V hi = index(extent);
     bool flushes = flush_axis_ == static_cast<int>(axis);
     if (!plan_.along_outer && axis + 1 == k_.inner.size()) {
-        lane_loops(inner_bit(axis), i64(0), hi, extent.as_const(), plan_.unroll[s], flushes ? flush_steps_ : 0,
-                   [&] { inner_body(s); });
+        lane_loops(inner_bit(axis), i64(0), hi, extent.as_const(), plan_.unroll[s], plan_.one_body[s],
+                   flushes ? flush_steps_ : 0, [&] { inner_body(s); });
         return;
     }
     Expr symbol = loops::inner_axis(static_cast<int>(axis), extent);

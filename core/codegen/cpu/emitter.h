@@ -68,8 +68,8 @@ class Emitter {
     void inner_loops(size_t s, size_t axis);
     void inner_body(size_t s);
     // The axis from lo to hi; `count` if known. After each `chunk` full steps (0: never) the accumulators are flushed.
-    void lane_loops(Depends defines, V lo, V hi, std::optional<int64_t> count, int parts, int64_t chunk, const Body& body);
-    void aligned_lane_loop(Depends defines, V lo, V hi, int parts, const Body& body);
+    void lane_loops(Depends defines, V lo, V hi, std::optional<int64_t> count, int parts, bool one_body, int64_t chunk, const Body& body);
+    void aligned_lane_loop(Depends defines, V lo, V hi, int parts, bool one_body, const Body& body);
     void choose_flush(size_t s);
     void advance(const llvm::SmallVectorImpl<V>& slots, size_t axes);
     void enter(Depends defines, llvm::Instruction* point, llvm::Instruction* outside, const Body& body);

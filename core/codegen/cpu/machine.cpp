@@ -6,6 +6,7 @@
 #include <llvm/IR/PassManager.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
@@ -24,12 +25,21 @@ namespace braze::codegen {
 
 namespace {
 
+// Options of LLVM that have no other interface. (Ours is a private copy of LLVM.)
+void set_flag(const char* name, bool value) {
+    auto& options = llvm::cl::getRegisteredOptions();
+    auto it = options.find(name);
+    BRAZE_CHECK(it != options.end(), std::string("LLVM has no option ") + name);
+    static_cast<llvm::cl::opt<bool>*>(it->second)->setValue(value);
+}
+
 // LLVM's registries are filled when the first kernel is compiled, not when the library is loaded.
 void initialise_llvm() {
     static std::once_flag once;
     std::call_once(once, [] {
         llvm::InitializeNativeTarget();
         llvm::InitializeNativeTargetAsmPrinter();
+        set_flag("disable-lsr", true);  // a fifth of the compile time; the emitter's addresses are reduced already
     });
 }
 

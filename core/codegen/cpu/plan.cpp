@@ -37,8 +37,8 @@ Plan::Plan(const loops::Kernel& kernel, const CpuTarget& target) : k_(kernel), t
     find_depends();
     choose_axis();
     choose_lanes();
-    choose_unroll();
     choose_tail();
+    choose_unroll();
 }
 
 Depends Plan::depends(const Expr& e) const {
@@ -144,48 +144,60 @@ double Plan::cost(int scalar) const {
     return 1.5;
 }
 
-// Enough independent work per step to hide latencies, while the values still fit the registers.
+// Of everything a stage evaluates for one vector, in instructions.
+double Plan::stage_cost(size_t st) const {
+    std::vector<bool> seen(k_.scalars.size());
+    std::vector<int> work;
+    auto reach = [&](int i) {
+        if (i >= 0 && !seen[static_cast<size_t>(i)]) {
+            seen[static_cast<size_t>(i)] = true;
+            work.push_back(i);
+        }
+    };
+    auto reach_symbols = [&](const Expr& e) {
+        std::vector<Expr> symbols;
+        e.symbols(symbols);
+        for (const Expr& x : symbols) reach(index_scalar(x));
+    };
+    for (int r : k_.stages[st].reduces) reach(k_.scalars[static_cast<size_t>(r)].args[0]);
+    for (const loops::Store& x : k_.stages[st].stores) {
+        if (x.level != Level::Inner && !along_outer) continue;
+        reach(x.scalar);
+        reach_symbols(x.address);
+    }
+    double total = 0;
+    while (!work.empty()) {
+        int i = work.back();
+        work.pop_back();
+        const Scalar& s = k_.scalars[static_cast<size_t>(i)];
+        total += cost(i);
+        if (s.kind != ScalarKind::Reduce)
+            for (int a : s.args) reach(a);
+        reach(s.mask);
+        reach_symbols(s.address);
+    }
+    return total;
+}
+
+// Enough independent work per step to hide the latency of accumulators. Longer bodies overlap by themselves, and every copy
+// costs compile time.
 void Plan::choose_unroll() {
+    one_body.assign(k_.stages.size(), false);
     if (!has_axis || lanes == 1) return;
+    double sum = 0;
     for (size_t st = 0; st < k_.stages.size(); ++st) {
-        std::vector<bool> seen(k_.scalars.size());
-        std::vector<int> work;
-        auto reach = [&](int i) {
-            if (i >= 0 && !seen[static_cast<size_t>(i)]) {
-                seen[static_cast<size_t>(i)] = true;
-                work.push_back(i);
-            }
-        };
-        auto reach_symbols = [&](const Expr& e) {
-            std::vector<Expr> symbols;
-            e.symbols(symbols);
-            for (const Expr& x : symbols) reach(index_scalar(x));
-        };
-        for (int r : k_.stages[st].reduces) reach(k_.scalars[static_cast<size_t>(r)].args[0]);
-        for (const loops::Store& x : k_.stages[st].stores) {
-            if (x.level != Level::Inner && !along_outer) continue;
-            reach(x.scalar);
-            reach_symbols(x.address);
-        }
-        double total = 0;
-        while (!work.empty()) {
-            int i = work.back();
-            work.pop_back();
-            const Scalar& s = k_.scalars[static_cast<size_t>(i)];
-            total += cost(i);
-            if (s.kind != ScalarKind::Reduce)
-                for (int a : s.args) reach(a);
-            reach(s.mask);
-            reach_symbols(s.address);
-        }
+        double total = stage_cost(st);
+        sum += total;
         bool reduces = !k_.stages[st].reduces.empty();
-        int u = total <= 8 ? 4 : total <= 40 ? 2 : 1;
+        int u = reduces && total <= 8 ? 4 : total <= 12 ? 2 : 1;
         if (reduces && along_outer && total <= 4) u = 8;  // long pieces of a row at a time
         if (std::optional<int64_t> hi = upper_bound(extent))
             while (u > 1 && int64_t{u} * lanes > *hi) u /= 2;
         unroll[st] = u;
+        one_body[st] = u == 1 && masked_tail && total > (target_.isa == Isa::Avx512 ? 12 : 24);
     }
     point_unroll = *std::min_element(unroll.begin(), unroll.end());
+    point_one_body = point_unroll == 1 && masked_tail && sum > (target_.isa == Isa::Avx512 ? 12 : 24);
 }
 
 void Plan::choose_tail() {

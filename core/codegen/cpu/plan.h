@@ -40,7 +40,9 @@ class Plan {
     bool masked_tail = false;   // the rest of the axis by masked vectors, else one element at a time
     bool aligned = false;       // along_outer: vectors must start at multiples of `lanes`
     std::vector<int> unroll;    // vectors per step, per stage
+    std::vector<bool> one_body; // per stage: all vectors masked, so that there is no second copy of a long body for the rest
     int point_unroll = 1;       // along_outer: the same for all stages
+    bool point_one_body = false;
 
     Depends depends(int scalar) const { return depends_[static_cast<size_t>(scalar)]; }
     Depends depends(const Expr& e) const;
@@ -59,6 +61,7 @@ class Plan {
     void choose_tail();
     int64_t divisor(const Expr& e, int lanes, bool aligned) const;
     double cost(int scalar) const;
+    double stage_cost(size_t s) const;
 
     const loops::Kernel& k_;
     const CpuTarget& target_;

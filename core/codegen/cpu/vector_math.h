@@ -23,7 +23,7 @@ class VectorMath {
   private:
     using V = llvm::Value*;
 
-    // inlined.cpp
+    // vector_math_inlined.cpp
     V exp(V x);
     V exp2(V x);
     V expm1(V x);
@@ -35,22 +35,22 @@ class VectorMath {
     V erf(V x);
     V sin_cos(V x, bool cosine);
     V fmod(V x, V y);
-    struct Scaled {  // 2^n, n as an integer and as a float
-        V n, r;
+    struct Scaled {  // x = n * ln2 + r; k is n as an integer
+        V n, k, r;
     };
     struct Logarithm {  // x = 2^e * (1 + f); log(1 + f) = f + tail
         V e, f, tail;
     };
     Scaled reduce_exp(V x);
     V exp_polynomial(V r);
-    V scale(V y, V n);         // y * 2^n with one rounding, any n in [-300, 300]
-    V power_of_two(V n);       // n in [-126, 127]
+    V scale(V y, V n);         // y * 2^n with one rounding, n integral in [-300, 300]
+    V power_of_two(V k);       // an integer in [-126, 127]
     Logarithm reduce_log(V x); // x > 0
     V log_special(V result, V x, V below);
     // `fast` where no lane of `rare` is set; else op called for every lane.
     V with_fallback(V fast, V rare, ir::Op op, llvm::ArrayRef<V> args);
 
-    // calls.cpp
+    // vector_math.cpp
     V call(ir::Op op, llvm::ArrayRef<V> args);
     V call_sleef(const std::string& symbol, unsigned width, llvm::ArrayRef<V> args);
 

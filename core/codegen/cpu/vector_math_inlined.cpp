@@ -46,8 +46,11 @@ llvm::Value* VectorMath::as_float(V bits) { return b_.CreateBitCast(bits, with_l
 llvm::Value* VectorMath::power_of_two(V n) { return as_float(b_.CreateShl(b_.CreateAdd(n, integer(n, 127)), integer(n, 23))); }
 
 llvm::Value* VectorMath::scale(V y, V n) {
-    V half = b_.CreateAShr(n, integer(n, 1));
-    return b_.CreateFMul(b_.CreateFMul(y, power_of_two(half)), power_of_two(b_.CreateSub(n, half)));
+    if (target_.isa == Isa::Avx512 && lanes_of(y) == 16)
+        return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {}, {y, n, y, b_.getInt16(0xffff), b_.getInt32(4)});
+    V k = b_.CreateSub(as_int(b_.CreateFAdd(n, constant(n, kRound))), integer(as_int(n), kRoundBits));
+    V half = b_.CreateAShr(k, integer(k, 1));
+    return b_.CreateFMul(b_.CreateFMul(y, power_of_two(half)), power_of_two(b_.CreateSub(k, half)));
 }
 
 // x = n * ln2 + r
@@ -56,7 +59,7 @@ VectorMath::Scaled VectorMath::reduce_exp(V x) {
     V n = b_.CreateFSub(t, constant(x, kRound));
     V r = fma(n, -0.693145751953125, x);  // few enough bits that n * that is exact
     r = fma(n, -1.4286068203094172e-06, r);
-    return {b_.CreateSub(as_int(t), integer(as_int(t), kRoundBits)), r};
+    return {n, b_.CreateSub(as_int(t), integer(as_int(t), kRoundBits)), r};
 }
 
 // e^r for |r| <= ln2 / 2
@@ -73,17 +76,18 @@ llvm::Value* VectorMath::exp(V x) {
 llvm::Value* VectorMath::exp2(V x) {
     V c = at_least(at_most(x, 129.0), -151.0);
     V t = b_.CreateFAdd(c, constant(x, kRound));
-    V r = b_.CreateFSub(c, b_.CreateFSub(t, constant(x, kRound)));
+    V n = b_.CreateFSub(t, constant(x, kRound));
+    V r = b_.CreateFSub(c, n);
     V p = polynomial(r, {6.931471825e-01, 2.402265072e-01, 5.550410971e-02, 9.618036449e-03, 1.333342982e-03, 1.546736603e-04,
                          1.531521048e-05});
-    return scale(fma(p, r, 1.0), b_.CreateSub(as_int(t), integer(as_int(t), kRoundBits)));
+    return scale(fma(p, r, 1.0), n);
 }
 
 llvm::Value* VectorMath::expm1(V x) {
     Scaled s = reduce_exp(at_least(at_most(x, 89.0), -18.0));
     V p = polynomial(s.r, {0.5, 1.666666716e-01, 4.166635498e-02, 8.333273232e-03, 1.394110266e-03, 1.991430327e-04});
     p = fma(p, b_.CreateFMul(s.r, s.r), s.r);
-    V half = power_of_two(b_.CreateSub(s.n, integer(s.n, 1)));  // 2^n itself may overflow
+    V half = power_of_two(b_.CreateSub(s.k, integer(s.k, 1)));  // 2^n itself may overflow
     V y = fma(p, half, b_.CreateFSub(half, constant(x, 0.5)));
     y = b_.CreateFMul(y, constant(x, 2.0));
     return b_.CreateSelect(b_.CreateFCmpOLT(abs(x), constant(x, 0x1p-25)), x, y);  // also keeps -0 and denormals
@@ -148,12 +152,12 @@ llvm::Value* VectorMath::tanh(V x) {
     V z = abs(x);
     V s = b_.CreateFMul(x, x);
     V p = polynomial(s, {-3.333333135e-01, 1.333323717e-01, -5.395086855e-02, 2.172456309e-02, -8.239848539e-03, 2.203357173e-03});
-    V small = fma(b_.CreateFMul(s, p), x, x);
+    V small = fma(b_.CreateFMul(s, p), z, z);
     Scaled e = reduce_exp(at_most(b_.CreateFAdd(z, z), 20.0));
-    V t = b_.CreateFMul(exp_polynomial(e.r), power_of_two(e.n));
+    V t = b_.CreateFMul(exp_polynomial(e.r), power_of_two(e.k));
     V one = constant(x, 1.0);
     V large = b_.CreateFSub(one, b_.CreateFDiv(constant(x, 2.0), b_.CreateFAdd(t, one)));
-    return b_.CreateSelect(b_.CreateFCmpOLT(z, constant(x, 0.6)), small, copysign(large, x));
+    return copysign(b_.CreateSelect(b_.CreateFCmpOLT(z, constant(x, 0.6)), small, large), x);
 }
 
 llvm::Value* VectorMath::erf(V x) {
@@ -168,7 +172,7 @@ llvm::Value* VectorMath::erf(V x) {
                          -4.558090222e-05, 4.938186521e-06});
     V u = b_.CreateFNeg(fma(q, t, t));
     Scaled e = reduce_exp(u);
-    V large = b_.CreateFSub(constant(x, 1.0), b_.CreateFMul(exp_polynomial(e.r), power_of_two(e.n)));
+    V large = b_.CreateFSub(constant(x, 1.0), b_.CreateFMul(exp_polynomial(e.r), power_of_two(e.k)));
     return b_.CreateSelect(b_.CreateFCmpOLT(z, constant(x, 0.93)), small, copysign(large, x));
 }
 
