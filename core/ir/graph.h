@@ -36,7 +36,20 @@ enum class Op : uint16_t {
 #include "core/ir/ops.def"
 #undef OP
 };
-enum class OpKind : uint8_t { Call, Input, Constant, Unary, Binary, Ternary, Cast, Create, View, Structure, Index, Reduce };
+enum class OpKind : uint8_t {
+    Call,
+    Input,
+    Constant,
+    Unary,
+    Binary,
+    Ternary,
+    Cast,
+    Create,
+    View,
+    Structure,
+    Index,
+    Reduce
+};
 std::string_view name(Op op);
 OpKind kind(Op op);
 
@@ -61,32 +74,48 @@ struct Value {
     int index = 0;         // which result of it
     TensorType type;
     int storage = -1;
-    int id = 0;            // printed as %id; unique in the graph
-    std::string name;      // optional, for readers
+    int id = 0;        // printed as %id; unique in the graph
+    std::string name;  // optional, for readers
 };
 
 // One argument of a Call or an attribute of a primitive operator.
-struct Ref { int operand; bool operator==(const Ref&) const = default; };   // index into Node::operands
-struct RefList { std::vector<int> operands; bool operator==(const RefList&) const = default; };  // -1: None in a list of optional tensors
-struct Opaque { int index; std::string text; bool operator==(const Opaque&) const = default; };  // device, layout, memory format, generator, ...:
-                                                      // kept by the bridge; equal text means equal value
-struct None { bool operator==(const None&) const = default; };
-using Arg = std::variant<None, Ref, RefList, bool, Expr, double, std::string, DType, std::vector<Expr>, std::vector<double>,
-                         std::vector<bool>, Opaque>;
-struct NamedArg { std::string name; Arg value; };
+struct Ref {
+    int operand;
+    bool operator==(const Ref&) const = default;
+};  // index into Node::operands
+struct RefList {
+    std::vector<int> operands;
+    bool operator==(const RefList&) const = default;
+};  // -1: None in a list of optional tensors
+struct Opaque {
+    int index;
+    std::string text;
+    bool operator==(const Opaque&) const = default;
+};  // device, layout, memory format, generator, ...:
+    // kept by the bridge; equal text means equal value
+struct None {
+    bool operator==(const None&) const = default;
+};
+using Arg = std::variant<None, Ref, RefList, bool, Expr, double, std::string, DType, std::vector<Expr>,
+                         std::vector<double>, std::vector<bool>, Opaque>;
+struct NamedArg {
+    std::string name;
+    Arg value;
+};
 
 struct Node {
     Op op;
-    std::string callee;              // Call: "aten::add.Tensor" (overload "" -> "aten::relu")
-    std::vector<Value*> operands;    // tensors, in the order in which they occur in args
-    std::vector<NamedArg> args;      // Call: whole schema in order; primitives: attributes, sorted as ops.def documents
-    std::vector<Value*> results;     // owned by the graph
-    std::vector<int> writes;         // Call: operand indices whose storage is written
-    bool ordered = false;            // Call: random or otherwise ordered effect
-    std::vector<int> aliases;        // per result: operand index it is a view of (shares storage with) or -1; empty: all -1
-    int line = -1;                   // index into Graph::lines (where the user wrote it), -1 unknown
+    std::string callee;            // Call: "aten::add.Tensor" (overload "" -> "aten::relu")
+    std::vector<Value*> operands;  // tensors, in the order in which they occur in args
+    std::vector<NamedArg> args;    // Call: whole schema in order; primitives: attributes, sorted as ops.def documents
+    std::vector<Value*> results;   // owned by the graph
+    std::vector<int> writes;       // Call: operand indices whose storage is written
+    bool ordered = false;          // Call: random or otherwise ordered effect
+    std::vector<int> aliases;  // per result: operand index it is a view of (shares storage with) or -1; empty: all -1
+    int line = -1;             // index into Graph::lines (where the user wrote it), -1 unknown
     const Arg* arg(std::string_view name) const;
-    template <class T> const T* get(std::string_view name) const {
+    template <class T>
+    const T* get(std::string_view name) const {
         const Arg* a = arg(name);
         return a ? std::get_if<T>(a) : nullptr;
     }
@@ -105,11 +134,12 @@ class Graph {
     std::vector<Expr> symbols;       // size symbols in the order in which the runtime passes them
 
     Value* add_input(TensorType type, int storage = -1, std::string name = {});
-    Node* add_node(Op op);                       // appended, no results yet
-    Node* insert_before(Node* at, Op op);        // placed before `at`
+    Node* add_node(Op op);                 // appended, no results yet
+    Node* insert_before(Node* at, Op op);  // placed before `at`
     Value* add_result(Node* n, TensorType type, int storage = -1);
-    void replace_uses(Value* from, Value* to);   // in operands and outputs; looks at every node (see rewrite() in builder.h)
-    void erase(Node* n);                         // no uses of its results may remain; searches for it
+    void replace_uses(Value* from,
+                      Value* to);  // in operands and outputs; looks at every node (see rewrite() in builder.h)
+    void erase(Node* n);           // no uses of its results may remain; searches for it
     int fresh_storage() { return next_storage_++; }
     void reserve_storages(int n) { next_storage_ = n > next_storage_ ? n : next_storage_; }
     int storage_bound() const { return next_storage_; }  // greater than every storage id

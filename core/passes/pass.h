@@ -7,9 +7,16 @@
 
 namespace braze::passes {
 
-struct Context { const PipelineOptions& options; PipelineStats* stats; };
+struct Context {
+    const PipelineOptions& options;
+    PipelineStats* stats;
+};
 using PassFn = bool (*)(ir::Graph&, Context&);
-struct Pass { std::string_view name; std::string_view summary; PassFn run; };
+struct Pass {
+    std::string_view name;
+    std::string_view summary;
+    PassFn run;
+};
 
 #define PASS(id, text, summary) bool id(ir::Graph& g, Context& c);
 #include "core/passes/passes.def"

@@ -26,7 +26,8 @@ struct LimitError : Error {
 }  // namespace braze
 
 // The message is evaluated only on failure.
-#define BRAZE_CHECK(cond, msg)                                                                  \
-    do {                                                                                        \
-        if (!(cond)) [[unlikely]] ::braze::fail_internal(__FILE__, __LINE__, (msg));            \
+#define BRAZE_CHECK(cond, msg)                                 \
+    do {                                                       \
+        if (!(cond)) [[unlikely]]                              \
+            ::braze::fail_internal(__FILE__, __LINE__, (msg)); \
     } while (0)
