@@ -9,6 +9,7 @@ namespace braze::passes::decomposition::rules {
 namespace {
 
 void filled(Lowering& c, const Number& n) {
+    c.require_plain_cpu();
     // A fraction filled into integers is truncated.
     if (n.is_float() && ir::is_int(c.dtype())) {
         c.require(std::abs(*n.real()) < 9007199254740992.0);
@@ -20,6 +21,7 @@ void filled(Lowering& c, const Number& n) {
 // start, start + step, ...: exact in every dtype that can hold the numbers.
 void range(Lowering& c, const Number& start, const Number& step) {
     c.require(c.dtype() != DType::Bool);
+    c.require_plain_cpu();
     std::optional<Expr> first = start.expr(), delta = step.expr();
     c.require(first && delta);
     if (ir::is_int(c.dtype())) {
@@ -64,7 +66,10 @@ void arange(Lowering& c) { range(c, 0, 1); }
 void arange_start(Lowering& c) { range(c, c.number("start"), 1); }
 void arange_step(Lowering& c) { range(c, c.number("start"), c.given("step") ? c.number("step") : Number(1)); }
 
-void eye(Lowering& c) { c.done(eq(diagonal_number(c, c.sizes()), 0)); }
+void eye(Lowering& c) {
+    c.require_plain_cpu();
+    c.done(eq(diagonal_number(c, c.sizes()), 0));
+}
 
 void tril(Lowering& c) {
     Term x(c, c.tensor("self"));

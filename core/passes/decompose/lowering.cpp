@@ -169,6 +169,13 @@ std::vector<int> Lowering::axes(std::string_view name, int rank) const {
     return out;
 }
 
+void Lowering::require_plain_cpu() const {
+    require(!flag("pin_memory"));
+    if (const auto* device = call.get<ir::Opaque>("device")) require(device->text.find("cpu") != std::string::npos);
+    // torch.strided, or Strided as C++ prints it.
+    if (const auto* layout = call.get<ir::Opaque>("layout")) require(layout->text.find("trided") != std::string::npos);
+}
+
 // ---- building
 
 bool Lowering::is_alias(int i) const { return i < static_cast<int>(call.aliases.size()) && call.aliases[i] >= 0; }

@@ -59,6 +59,9 @@ class Lowering {
     // A sorted list of reduced dimensions; None or empty: all of them. An integer counts as a list of one.
     std::vector<int> axes(std::string_view name, int rank) const;
 
+    // The arguments device, layout and pin_memory ask for an ordinary CPU tensor; anything else is eager's business.
+    void require_plain_cpu() const;
+
     // ---- results
     const TensorType& type(int i = 0) const { return call.results[i]->type; }
     const Sizes& sizes(int i = 0) const { return type(i).sizes; }

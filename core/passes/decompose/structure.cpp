@@ -8,15 +8,6 @@ namespace braze::passes::decomposition::rules {
 
 namespace {
 
-// Another device, layout or pinned memory is eager's business.
-void require_plain_cpu(Lowering& c) {
-    c.require(!c.flag("pin_memory"));
-    if (const ir::Opaque* device = c.call.get<ir::Opaque>("device"))
-        c.require(device->text.find("cpu") != std::string::npos);
-    if (const ir::Opaque* layout = c.call.get<ir::Opaque>("layout"))
-        c.require(layout->text.find("strided") != std::string::npos);
-}
-
 // x with each axis k repeated times[k]: result sizes are sizes[k] * times[k].
 Value* tiled(Lowering& c, Value* x, const Sizes& times) {
     Sizes split, wide, merged;
@@ -83,7 +74,7 @@ void replace_slice(Lowering& c, Value* x, Value* src, int axis, const Expr& star
 void clone(Lowering& c) { c.done(c.tensor("self")); }
 
 void to_copy(Lowering& c) {
-    require_plain_cpu(c);
+    c.require_plain_cpu();
     c.done(c.tensor("self"));
 }
 
