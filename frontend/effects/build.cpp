@@ -80,7 +80,11 @@ PyObject* Builder::make(RecipeId id) {
     }
     case RecipeNode::BoundBuiltin: {
         PyObject* self = build(n.parts[0]);
-        return self ? PyObject_GetAttr(self, n.object.get()) : nullptr;
+        return self ? PyCMethod_New(n.method, self, n.object.get(), nullptr) : nullptr;
+    }
+    case RecipeNode::BoundSlot: {
+        PyObject* self = build(n.parts[0]);
+        return self ? Py_TYPE(n.object.get())->tp_descr_get(n.object.get(), self, reinterpret_cast<PyObject*>(Py_TYPE(self))) : nullptr;
     }
     case RecipeNode::Call: {
         PyObject *f = build(n.parts[0]), *a = f ? build(n.parts[1]) : nullptr;
@@ -88,7 +92,8 @@ PyObject* Builder::make(RecipeId id) {
         Owned r = Owned::steal(PyObject_Call(f, a, nullptr));
         if (!r) return nullptr;
         if (PyObject* state = build(n.parts[2])) {
-            Owned done = Owned::steal(PyObject_CallMethod(r.get(), "__setstate__", "O", state));
+            static PyObject* name = PyUnicode_InternFromString("__setstate__");
+            Owned done = Owned::steal(PyObject_CallMethodOneArg(r.get(), name, state));
             if (!done) return nullptr;
         } else if (PyErr_Occurred()) {
             return nullptr;

@@ -116,8 +116,22 @@ RecipeId Recipes::record_new(Tracer& t, PyObject* v, RecipeId id) {
         RecipeId self = record(t, f->m_self);
         if (self < 0) return -1;
         node().kind = RecipeNode::BoundBuiltin;
-        node().object = Owned::steal(PyUnicode_FromString(f->m_ml->ml_name));
+        if (f->m_ml->ml_flags & METH_METHOD) return fail(v);
+        node().object = Owned::share(f->m_module);
+        node().method = f->m_ml;
         node().parts = {self};
+        return id;
+    }
+    if (Py_TYPE(v) == &_PyMethodWrapper_Type) {  // not by its name: super().__setattr__ is not self.__setattr__
+        Owned cls = Owned::steal(PyObject_GetAttrString(v, "__objclass__")), name = Owned::steal(PyObject_GetAttrString(v, "__name__")),
+              self = Owned::steal(PyObject_GetAttrString(v, "__self__"));
+        if (!cls || !name || !self) return PyErr_Clear(), fail(v);
+        PyObject* slot = PyDict_GetItemWithError(reinterpret_cast<PyTypeObject*>(cls.get())->tp_dict, name.get());
+        RecipeId s = slot ? record(t, self.get()) : fail(v);
+        if (s < 0) return -1;
+        node().kind = RecipeNode::BoundSlot;
+        node().object = Owned::share(slot);
+        node().parts = {s};
         return id;
     }
     if (is_struct_sequence(v)) {
@@ -235,7 +249,7 @@ RecipeId Recipes::record_instance(Tracer& t, PyObject* v, RecipeId id) {
 
 // Iterators, partials and other C objects say themselves how to make them.
 RecipeId Recipes::record_reduce(Tracer& t, PyObject* v, RecipeId id) {
-    if (PyGen_Check(v) || PyCoro_CheckExact(v)) return fail(v);
+    if (PyGen_Check(v) || PyCoro_CheckExact(v) || Py_TYPE(v) == &PySuper_Type) return fail(v);
     if (Py_TYPE(v)->tp_getattro != PyObject_GenericGetAttr) return fail(v);
     Owned r = Owned::steal(PyObject_CallMethod(v, "__reduce__", nullptr));
     if (!r || !PyTuple_Check(r.get()) || PyTuple_GET_SIZE(r.get()) < 2) {

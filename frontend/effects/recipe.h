@@ -26,13 +26,15 @@ struct RecipeNode {
         Instance,    // object: the type; parts: dict or Null, then base contents or Null; slots: names with values
         Function,    // object: code; parts: defaults, kwdefaults, closure, dict, annotations
         Cell, Method,
-        BoundBuiltin, // object: name; parts: self
+        BoundBuiltin, // method: its definition; object: the module or nothing; parts: self
+        BoundSlot,    // object: the slot wrapper; parts: self
         Call          // parts: callable, arguments tuple, state or Null (__reduce__)
     } kind;
     Owned object, extra;
     int index = 0;
     std::vector<RecipeId> parts;
     std::vector<Owned> names;  // Instance: slots
+    PyMethodDef* method = nullptr;
 };
 
 struct Effect {

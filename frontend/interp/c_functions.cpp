@@ -61,6 +61,14 @@ std::string text(PyObject* s) {
     return c ? c : "";
 }
 
+// Is it a method of the class of `self` (or of its metaclass, if `self` is a class)? Otherwise a class or static method found on a class.
+bool method_of(PyTypeObject* t, const PyMethodDef* ml) {
+    for (Py_ssize_t i = 0; t->tp_mro && i < PyTuple_GET_SIZE(t->tp_mro); ++i)
+        for (PyMethodDef* m = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, i))->tp_methods; m && m->ml_name; ++m)
+            if (m == ml) return true;
+    return false;
+}
+
 // The type that defines a method found on `self`.
 std::string defining_type(PyTypeObject* t, const PyMethodDef* ml) {
     for (Py_ssize_t i = 0; t->tp_mro && i < PyTuple_GET_SIZE(t->tp_mro); ++i) {
@@ -81,7 +89,7 @@ std::string name_of(PyObject* o) {
             if (mod.empty()) mod = "PyCapsule";
             return mod + "." + f->m_ml->ml_name;
         }
-        if (PyType_Check(self)) {
+        if (PyType_Check(self) && !method_of(Py_TYPE(self), f->m_ml)) {
             auto* t = reinterpret_cast<PyTypeObject*>(self);
             std::string owner = defining_type(t, f->m_ml);
             return owner + "." + f->m_ml->ml_name;
@@ -101,6 +109,14 @@ std::string name_of(PyObject* o) {
 }
 
 }  // namespace
+
+PyObject* bound_self(PyObject* o) {
+    if (!PyCFunction_Check(o)) return nullptr;
+    auto* f = reinterpret_cast<PyCFunctionObject*>(o);
+    PyObject* self = f->m_self;
+    if (!self || PyModule_Check(self) || std::strcmp(Py_TYPE(self)->tp_name, "PyCapsule") == 0) return nullptr;
+    return !PyType_Check(self) || method_of(Py_TYPE(self), f->m_ml) ? self : nullptr;
+}
 
 const CFunction* c_function(PyObject* o) {
     static std::unordered_map<const void*, CFunction> cache;  // by what never dies: the method or slot definition

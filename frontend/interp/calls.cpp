@@ -50,18 +50,16 @@ static PyObject* vectorcall(PyObject* callable, Args a) {
     return PyObject_Vectorcall(callable, a.v, static_cast<size_t>(a.n), a.kwnames);
 }
 
-static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args a, bool bound) {
+static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args a) {
     // With the object the method is bound to as argument 0.
-    PyObject* self = nullptr;
-    if (bound) self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
+    PyObject* self = bound_self(callable);
     Owned wrapper_self;
-    if (!self && Py_TYPE(callable) == &_PyMethodWrapper_Type) {
+    if (Py_TYPE(callable) == &_PyMethodWrapper_Type) {
         wrapper_self = Owned::steal(PyObject_GetAttrString(callable, "__self__"));
         self = wrapper_self.get();
     }
-    if (self && (PyModule_Check(self) || named(self, "PyCapsule"))) self = nullptr;
     std::vector<PyObject*> all;
-    if (self && (wrapper_self || !PyType_Check(self))) all.push_back(self);
+    if (self) all.push_back(self);
     all.insert(all.end(), a.v, a.v + a.total());
     Args with_self{all.data(), static_cast<Py_ssize_t>(all.size()) - (a.kwnames ? PyTuple_GET_SIZE(a.kwnames) : 0), a.kwnames};
     switch (f.policy) {
@@ -205,7 +203,7 @@ PyObject* call(Tracer& t, PyObject* callable, Args a) {
         all.insert(all.end(), a.v, a.v + a.total());
         return call(t, PyMethod_GET_FUNCTION(callable), {all.data(), a.n + 1, a.kwnames});
     }
-    if (const CFunction* f = c_function(callable)) return call_c(t, *f, callable, a, true);
+    if (const CFunction* f = c_function(callable)) return call_c(t, *f, callable, a);
     if (PyType_Check(callable)) {
         auto* type = reinterpret_cast<PyTypeObject*>(callable);
         static PyObject* call_name = PyUnicode_InternFromString("__call__");

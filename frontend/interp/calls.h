@@ -21,6 +21,8 @@ struct CFunction {
 };
 // The name and the policy of a builtin function, method descriptor, slot wrapper or their bound forms; nullptr: not a C function.
 const CFunction* c_function(PyObject* callable);
+// What a builtin method is bound to (borrowed), or nullptr: a function, a class or static method.
+PyObject* bound_self(PyObject* builtin);
 bool c_type_allowed(PyTypeObject* t);
 
 // New reference; nullptr: exception or break.

@@ -150,6 +150,21 @@ PyObject* do_apply(Tracer& t, PyObject* callable, Args a) {
     return finish_c_call(t, PyObject_Vectorcall(callable, a.v, static_cast<size_t>(a.n), a.kwnames));
 }
 
+// Locks are not taken for real: a trace that is thrown away would never give them back. Within a trace they only have to balance.
+PyObject* do_lock(Tracer& t, const CFunction& f, Args a) {
+    if (a.n < 1) return t.stop("thread", f.name);
+    if (f.name.ends_with(".__enter__") || f.name.ends_with(".acquire")) {
+        t.held_locks[a.v[0]]++;
+        return boolean(true);
+    }
+    if (f.name.ends_with(".__exit__") || f.name.ends_with(".release")) {
+        if (--t.held_locks[a.v[0]] < 0) return t.stop("thread", f.name);
+        if (!t.held_locks[a.v[0]]) t.held_locks.erase(a.v[0]);
+        Py_RETURN_NONE;
+    }
+    return t.stop("thread", f.name);
+}
+
 // itemgetter and attrgetter read their operand one step at a time.
 PyObject* do_getter(Tracer& t, PyObject* getter, Args a, bool items) {
     Owned state = Owned::steal(PyObject_CallMethod(getter, "__reduce__", nullptr));
@@ -209,6 +224,7 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
     if (n.ends_with(".__delitem__")) return do_set_item(t, a, true);
     if (n.starts_with("generator.")) return do_generator(t, f, callable, a);
     if (n == "torch._C._FunctionBase.apply") return do_apply(t, callable, a);
+    if (n.starts_with("_thread.")) return do_lock(t, f, a);
     if (n == "operator.itemgetter") return do_getter(t, callable, a, true);
     if (n == "operator.attrgetter") return do_getter(t, callable, a, false);
     return t.stop("unknown-c-function", n);

@@ -94,6 +94,8 @@ class Tracer {
 
     uint64_t dims_of(SourceId s) const { return dynamic_.any() ? dynamic_.dims_of(guards.sources.describe(s)) : 0; }
 
+    std::unordered_map<PyObject*, int> held_locks;  // taken in the trace and not given back
+
     int depth = 0;             // traced frames active
     uint64_t frames = 0;       // entered so far
     int backward_jumps = 0;

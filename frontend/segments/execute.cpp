@@ -91,7 +91,7 @@ Lookup find_or_trace(Unit& u, CodeState& cs, PyObject* function, int at, const R
         cs.limit_reported = true;
         return Lookup::Eager;
     }
-    if (u.options.dynamic == true) pos.dynamic.all = true;
+    if (u.options.dynamic == true && settings().automatic_dynamic) pos.dynamic.all = true;
     bool again = !pos.segments.empty();
     TraceResult r = trace_segment(u, function, roots.locals, roots.n_locals, at, pos.dynamic);
     switch (r.kind) {
@@ -175,9 +175,11 @@ static PyObject* run_frame(Unit& u, PyThreadState* ts, bz_frame* f) {
                 return out.value;
             }
             int now = out.segment->depth;
-            for (auto [i, v] : out.slots) old.push_back(std::exchange(slots[i], v));
-            for (int i = now; i < depth; ++i)
-                if (nlocals + i < nlocals + depth) old.push_back(std::exchange(slots[nlocals + i], nullptr));
+            for (auto [i, v] : out.slots) {
+                PyObject* was = std::exchange(slots[i], v);
+                if (i < nlocals + depth) old.push_back(was);  // above the stack's top lies garbage
+            }
+            for (int i = now; i < depth; ++i) old.push_back(std::exchange(slots[nlocals + i], nullptr));
             bz_frame_set_state(f, out.segment->next, now);
             for (PyObject* o : old) Py_XDECREF(o);
             break;

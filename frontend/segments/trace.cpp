@@ -53,6 +53,10 @@ void guard_inputs(Tracer& t) {
 }
 
 bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, std::string* why) {
+    if (!t.held_locks.empty()) {
+        *why = "a lock is held where the graph ends";
+        return false;
+    }
     s.state = tensor_bridge()->state_delta(before);
     if (s.state && !s.state->obstacle().empty()) {
         *why = s.state->obstacle();
