@@ -15,7 +15,7 @@ except ImportError as error:
         raise
     raise ImportError("the extension braze._C is not built; run `make build`, or `pip install .`") from error
 
-from . import _logs, _tables, errors  # noqa: E402
+from . import _logs, _meta_kernels, _tables, errors  # noqa: E402
 from ._C import compilations, reset, stats  # noqa: E402
 from .errors import Error, GraphBreakError, InternalError, InternalErrorWarning, LimitError, UserError  # noqa: E402
 
@@ -27,6 +27,7 @@ def is_compiling() -> bool:
 
 _C.configure(_tables.tables(is_compiling))
 _C.set_logger(_logs.receive)
+_meta_kernels.call_directly()
 
 from . import config  # noqa: E402
 from ._backends import list_backends  # noqa: E402
