@@ -70,7 +70,7 @@ Value* Builder::scalar(DType dtype, double value, const Sizes& sizes) {
 
 Value* Builder::scalar_int(DType dtype, const Expr& value, const Sizes& sizes) {
     if (value.is_const() && dtype == DType::Bool) return scalar_bool(value != Expr(0), sizes);
-    constexpr int64_t exact = int64_t{1} << 53;
+    constexpr int64_t exact = 9007199254740992;  // 2**53
     if (value.is_const() && is_float(dtype) && std::abs(value.value()) <= exact)
         return scalar(dtype, static_cast<double>(value.value()), sizes);
     BRAZE_CHECK(is_int(dtype) || is_float(dtype), "no symbolic scalars of dtype " + std::string(name(dtype)));

@@ -124,8 +124,8 @@ struct Node {
 class Graph {
   public:
     Graph() = default;
-    Graph(Graph&&) = default;
-    Graph& operator=(Graph&&) = default;
+    Graph(Graph&&) noexcept = default;
+    Graph& operator=(Graph&&) noexcept = default;
 
     std::vector<Node*> nodes;        // program order; Input nodes first
     std::vector<Value*> inputs;      // results of the Input nodes

@@ -20,7 +20,7 @@ using ir::Node;
 using ir::Value;
 
 size_t mix(size_t h, size_t v) {
-    return (h ^ (v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2))) * 0xff51afd7ed558ccdull;
+    return (h ^ (v + 0x9e3779b97f4a7c15ull + (h << 6u) + (h >> 2u))) * 0xff51afd7ed558ccdull;
 }
 
 struct ArgHash {

@@ -99,8 +99,8 @@ class Functionalizer {
     }
 
     void write(const Node& n, ir::Builder& b) {
-        std::vector<Value*> operands;
-        for (Value* v : n.operands) operands.push_back(present(v, b));
+        std::vector<Value*> operands = n.operands;
+        for (Value*& v : operands) v = present(v, b);
         StorageState& s = state(n.operands[0]);
         Value* target = tensor_of(n.operands[0]);
         if (!stands_for_root(target, s)) s.root = target;

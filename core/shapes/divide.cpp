@@ -206,6 +206,7 @@ Expr divide_exactly(const Expr& e, const Expr& factor) {
     Term f = split(factor).terms[0];
     Polynomial p = split(e);
     std::vector<Expr> xs;
+    xs.reserve(p.terms.size());
     for (const Term& t : p.terms)
         xs.push_back(Expr(t.coefficient / f.coefficient) * *divide_monomial(t.monomial, f.monomial));
     return make_sum(xs);

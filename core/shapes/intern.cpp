@@ -18,7 +18,7 @@ constexpr int64_t kTableLo = -64, kTableHi = 1024;
 constexpr size_t kShards = 16;
 
 size_t mix(size_t h, size_t v) {
-    h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
+    h ^= v + 0x9e3779b97f4a7c15ull + (h << 6u) + (h >> 2u);
     return h * 0xff51afd7ed558ccdull;
 }
 
@@ -30,7 +30,7 @@ size_t hash_of(const ExprNode& n) {
         h = mix(mix(h, static_cast<size_t>(n.range.lo)), static_cast<size_t>(n.range.hi));
         if (n.extent) h = mix(h, n.extent->hash);
     }
-    return h ^ (h >> 29);
+    return h ^ (h >> 29u);
 }
 
 bool same(const ExprNode& a, const ExprNode& b) {
@@ -65,7 +65,7 @@ struct Interner {
         return n;
     }
     const ExprNode* find(ExprNode&& n) {
-        Shard& shard = shards[(n.hash >> 7) % kShards];
+        Shard& shard = shards[(n.hash >> 7u) % kShards];
         std::lock_guard lock(shard.mutex);
         auto it = shard.set.find(&n);
         if (it != shard.set.end()) return *it;
@@ -97,7 +97,7 @@ Expr::Expr(int64_t value) {
     // loader has little room for those.
     thread_local std::unique_ptr<std::array<Recent, 256>> recent;
     if (!recent) recent = std::make_unique<std::array<Recent, 256>>();
-    Recent& r = (*recent)[(static_cast<uint64_t>(value) * 0x9e3779b97f4a7c15ull) >> 56];
+    Recent& r = (*recent)[(static_cast<uint64_t>(value) * 0x9e3779b97f4a7c15ull) >> 56u];
     if (!r.node || r.value != value) r = {value, in.find(Interner::constant(value))};
     node_ = r.node;
 }

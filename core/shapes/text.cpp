@@ -21,7 +21,7 @@ std::string product_text(const std::vector<Expr>& xs) {
     std::string s;
     for (const Expr& x : xs) {
         if (x == Expr(-1))
-            s += "-";
+            s += '-';
         else if (x.is_const())
             s += std::to_string(x.value()) + "*";
         else
@@ -80,12 +80,14 @@ class Parser {
     std::optional<Expr> parse_sum() {
         std::vector<Expr> terms;
         bool negative = take("-");
-        do {
+        while (true) {
             auto t = parse_product(negative);
             if (!t) return std::nullopt;
             terms.push_back(*t);
-            negative = false;
-        } while (take("+") || (negative = take("-")));
+            bool plus = take("+");
+            negative = !plus && take("-");
+            if (!plus && !negative) break;
+        }
         return make_sum(terms);
     }
     // Runs of * are gathered and multiplied at once: a product is expanded or not depending on all of its factors.

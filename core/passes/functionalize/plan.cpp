@@ -26,7 +26,7 @@ bool sees_storage(const Node& n) {
 bool changes_metadata(const Node& n) {
     if (n.op != Op::Call) return false;
     std::string name = n.callee.substr(0, n.callee.find('.'));
-    return name.ends_with("_") && !name.ends_with("__");
+    return name.ends_with('_') && !name.ends_with("__");
 }
 
 // Can be run again on another base with the same result.
