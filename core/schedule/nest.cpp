@@ -389,9 +389,10 @@ class Builder {
             (s.level == Level::Inner ? inner : outer) += cost;
         }
         nest_.work = Expr(outer) + Expr(inner) * shapes::product(k.inner);
-        char text[17];
-        std::snprintf(text, sizeof text, "%016zx", std::hash<std::string>{}(loops::canonical(k)));
-        k.name = std::string("k_") + text;
+        nest_.text = loops::canonical(k);
+        char name[17];
+        std::snprintf(name, sizeof name, "%016zx", std::hash<std::string>{}(nest_.text));
+        k.name = std::string("k_") + name;
     }
 
     Draft d_;

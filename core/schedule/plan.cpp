@@ -159,8 +159,7 @@ class Planner {
         run.outer_count = nest.outer_count;
         run.work = nest.work;
         run.origin = origin(step);
-        const std::string text = loops::canonical(nest.kernel);
-        auto [it, fresh] = kernels_.emplace(text, static_cast<int>(p_.kernels.size()));
+        auto [it, fresh] = kernels_.emplace(std::move(nest.text), static_cast<int>(p_.kernels.size()));
         if (fresh) p_.kernels.push_back(std::move(nest.kernel));
         run.kernel = it->second;
         p_.thunks.emplace_back(std::move(run));

@@ -7,6 +7,7 @@
 #include "core/passes/pass.h"
 #include "tests/core/schedule/calls.h"
 #include "tests/core/schedule/compare.h"
+#include "tests/core/schedule/deep_graph.h"
 
 namespace braze::testing {
 namespace {
@@ -67,6 +68,28 @@ TEST(Pipeline, EveryIsaOfTheHostGivesTheSame) {
         PipelineOptions options;
         options.isa = names[static_cast<size_t>(isa)];
         compare(kBlock, *compile_graph(ir::parse_graph(kBlock), options));
+    }
+}
+
+TEST(Pipeline, RandomGraphsCompiled) {
+    for (unsigned seed = 0; seed < 40; ++seed) {
+        SCOPED_TRACE("seed " + std::to_string(seed));
+        DeepGraph random(seed, seed % 2 == 1);
+        const ir::Graph g = random.make(10 + static_cast<int>(seed % 30));
+        const auto inputs = random_inputs(g, seed, random.symbols());
+        auto a = copies(inputs), b = copies(inputs);
+        const ir::CallHandler reference = test_calls(), actual = test_calls();
+        const auto want = ir::evaluate(g, a, random.symbols(), reference);
+        PipelineOptions options;
+        options.verify = true;
+        const auto program = compile_graph(g.clone(), options);
+        Host host(*program, random.symbols(), actual);
+        const auto got = host.run(b);
+        ASSERT_EQ(got.size(), want.size());
+        for (size_t i = 0; i < got.size(); ++i)
+            expect_close(got[i], want[i], "output " + std::to_string(i) + "\n" + ir::print(g) + program->dump());
+        for (size_t i = 0; i < inputs.size(); ++i) expect_close(b[i], a[i], "input " + std::to_string(i) + "\n" + ir::print(g));
+        if (::testing::Test::HasFailure()) break;
     }
 }
 
