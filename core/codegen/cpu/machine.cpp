@@ -40,6 +40,8 @@ void initialise_llvm() {
         llvm::InitializeNativeTarget();
         llvm::InitializeNativeTargetAsmPrinter();
         set_flag("disable-lsr", true);  // a fifth of the compile time; the emitter's addresses are reduced already
+        // Constants stay memory operands of the instructions: in registers, polynomials would exhaust them.
+        set_flag("disable-machine-licm", true);
     });
 }
 

@@ -99,7 +99,10 @@ void Plan::choose_lanes() {
         const Scalar& s = k_.scalars[i];
         if (!varies(static_cast<int>(i)) && s.kind != ScalarKind::Reduce) continue;
         if (s.kind == ScalarKind::Index || s.kind == ScalarKind::IndexOf || s.kind == ScalarKind::Check) continue;
-        if (s.kind == ScalarKind::Reduce && (s.op == Op::ArgMax || s.op == Op::ArgMin)) continue;
+        if (s.kind == ScalarKind::Reduce && (s.op == Op::ArgMax || s.op == Op::ArgMin)) {
+            widest = std::max(widest, 4);  // its indices are long
+            continue;
+        }
         if (s.dtype == DType::I64 || s.dtype == DType::U64) long_integers = true;
         else widest = std::max(widest, ir::size_of(s.dtype));
     }
@@ -114,7 +117,7 @@ void Plan::choose_lanes() {
 
 double Plan::cost(int scalar) const {
     const Scalar& s = k_.scalars[static_cast<size_t>(scalar)];
-    if (!varies(scalar)) return 0.1;
+    if (!varies(scalar) && s.kind != ScalarKind::Reduce) return 0.1;
     switch (s.kind) {
         case ScalarKind::Const: return 0;
         case ScalarKind::Load: {
@@ -126,7 +129,7 @@ double Plan::cost(int scalar) const {
         case ScalarKind::Index:
         case ScalarKind::IndexOf: return 2;
         case ScalarKind::Check: return 4;
-        case ScalarKind::Reduce: return 0;
+        case ScalarKind::Reduce: return s.op == Op::ArgMax || s.op == Op::ArgMin ? 6 : 0;
         default: break;
     }
     switch (s.op) {
@@ -159,13 +162,16 @@ double Plan::stage_cost(size_t st) const {
         e.symbols(symbols);
         for (const Expr& x : symbols) reach(index_scalar(x));
     };
-    for (int r : k_.stages[st].reduces) reach(k_.scalars[static_cast<size_t>(r)].args[0]);
+    double total = 0;
+    for (int r : k_.stages[st].reduces) {
+        total += cost(r);
+        reach(k_.scalars[static_cast<size_t>(r)].args[0]);
+    }
     for (const loops::Store& x : k_.stages[st].stores) {
         if (x.level != Level::Inner && !along_outer) continue;
         reach(x.scalar);
         reach_symbols(x.address);
     }
-    double total = 0;
     while (!work.empty()) {
         int i = work.back();
         work.pop_back();

@@ -24,12 +24,23 @@ llvm::Value* VectorMath::fma(V a, V b, V c) {
     return b_.CreateFAdd(b_.CreateFMul(a, b), c);
 }
 
+// Estrin's scheme: a longer polynomial is evaluated as a tree, because its latency would bound the speed of a loop body that is
+// one long chain.
 llvm::Value* VectorMath::polynomial(V x, std::initializer_list<double> ascending) {
+    llvm::SmallVector<V, 12> terms;
     const double* c = ascending.begin();
-    size_t n = ascending.size();
-    V y = constant(x, c[n - 1]);
-    for (size_t i = n - 1; i-- > 0;) y = fma(y, x, c[i]);
-    return y;
+    for (size_t i = 0; i < ascending.size(); i += 2) {
+        if (i + 1 < ascending.size()) terms.push_back(fma(x, c[i + 1], constant(x, c[i])));
+        else terms.push_back(constant(x, c[i]));
+    }
+    for (V power = b_.CreateFMul(x, x); terms.size() > 1;) {
+        llvm::SmallVector<V, 12> next;
+        for (size_t i = 0; i + 1 < terms.size(); i += 2) next.push_back(fma(terms[i + 1], power, terms[i]));
+        if (terms.size() % 2) next.push_back(terms.back());
+        terms = next;
+        if (terms.size() > 1) power = b_.CreateFMul(power, power);
+    }
+    return terms[0];
 }
 
 llvm::Value* VectorMath::at_most(V x, double limit) {
@@ -64,8 +75,33 @@ VectorMath::Scaled VectorMath::reduce_exp(V x) {
 
 // e^r for |r| <= ln2 / 2
 llvm::Value* VectorMath::exp_polynomial(V r) {
-    V p = polynomial(r, {0.5, 1.666666716e-01, 4.166626930e-02, 8.333263919e-03, 1.394617604e-03, 1.991851459e-04});
+    V p = polynomial(r, {0.5, 1.666651815e-01, 4.166620597e-02, 8.368953131e-03, 1.395059633e-03});
     return b_.CreateFAdd(fma(p, b_.CreateFMul(r, r), r), constant(r, 1.0));
+}
+
+// e^r - 1 for |r| <= ln2 / 2
+llvm::Value* VectorMath::expm1_polynomial(V r) {
+    V p = polynomial(r, {0.5, 1.666666716e-01, 4.166635498e-02, 8.333273232e-03, 1.394110266e-03, 1.991430327e-04});
+    return fma(p, b_.CreateFMul(r, r), r);
+}
+
+// 1 - e^x for x in [-80, 0]
+llvm::Value* VectorMath::one_minus_exp(V x) {
+    Scaled s = reduce_exp(x);
+    V scale = power_of_two(s.k);
+    V p = b_.CreateFNeg(expm1_polynomial(s.r));
+    return fma(p, scale, b_.CreateFSub(constant(x, 1.0), scale));
+}
+
+// x / y for y in [1, 2]
+llvm::Value* VectorMath::divide_near_one(V x, V y) {
+    if (target_.isa != Isa::Avx512 || lanes_of(x) != 16) return b_.CreateFDiv(x, y);
+    // the divider is slow at this width
+    V r = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_rcp14_ps_512, {}, {y, y, b_.getInt16(0xffff)});
+    V minus_y = b_.CreateFNeg(y);
+    r = fma(r, fma(minus_y, r, 1.0), r);
+    V q = b_.CreateFMul(x, r);
+    return fma(fma(minus_y, q, x), r, q);
 }
 
 llvm::Value* VectorMath::exp(V x) {
@@ -85,8 +121,7 @@ llvm::Value* VectorMath::exp2(V x) {
 
 llvm::Value* VectorMath::expm1(V x) {
     Scaled s = reduce_exp(at_least(at_most(x, 89.0), -18.0));
-    V p = polynomial(s.r, {0.5, 1.666666716e-01, 4.166635498e-02, 8.333273232e-03, 1.394110266e-03, 1.991430327e-04});
-    p = fma(p, b_.CreateFMul(s.r, s.r), s.r);
+    V p = expm1_polynomial(s.r);
     V half = power_of_two(b_.CreateSub(s.k, integer(s.k, 1)));  // 2^n itself may overflow
     V y = fma(p, half, b_.CreateFSub(half, constant(x, 0.5)));
     y = b_.CreateFMul(y, constant(x, 2.0));
@@ -149,31 +184,22 @@ llvm::Value* VectorMath::log1p(V x) {
 }
 
 llvm::Value* VectorMath::tanh(V x) {
-    V z = abs(x);
-    V s = b_.CreateFMul(x, x);
-    V p = polynomial(s, {-3.333333135e-01, 1.333323717e-01, -5.395086855e-02, 2.172456309e-02, -8.239848539e-03, 2.203357173e-03});
-    V small = fma(b_.CreateFMul(s, p), z, z);
-    Scaled e = reduce_exp(at_most(b_.CreateFAdd(z, z), 20.0));
+    V z = at_most(abs(x), 10.0);
+    V s = b_.CreateFMul(z, z);
+    V small = fma(b_.CreateFMul(s, polynomial(s, {-3.333329558e-01, 1.333181560e-01, -5.377315730e-02, 2.075552382e-02, -5.843349732e-03})), z, z);
+    Scaled e = reduce_exp(b_.CreateFMul(z, constant(x, -2.0)));  // 1 - 2e / (1 + e) with e = exp(-2z)
     V t = b_.CreateFMul(exp_polynomial(e.r), power_of_two(e.k));
     V one = constant(x, 1.0);
-    V large = b_.CreateFSub(one, b_.CreateFDiv(constant(x, 2.0), b_.CreateFAdd(t, one)));
+    V large = b_.CreateFSub(one, divide_near_one(b_.CreateFAdd(t, t), b_.CreateFAdd(t, one)));
     return copysign(b_.CreateSelect(b_.CreateFCmpOLT(z, constant(x, 0.6)), small, large), x);
 }
 
+// erf(z) = 1 - exp(-z * (1 + Q(z)))
 llvm::Value* VectorMath::erf(V x) {
-    V z = abs(x);
-    V s = b_.CreateFMul(x, x);
-    V p = polynomial(s, {1.283791661e-01, -3.761263192e-01, 1.128368378e-01, -2.685870603e-02, 5.199247506e-03, -8.121886058e-04,
-                         8.280397014e-05});
-    V small = fma(p, x, x);
-    // erfc(t) = exp(-t * (1 + Q(t)))
-    V t = at_most(z, 4.0);
-    V q = polynomial(t, {1.285517514e-01, 6.356252432e-01, 1.052627042e-01, -2.267414145e-02, 2.930160146e-03, -4.958793579e-05,
-                         -4.558090222e-05, 4.938186521e-06});
-    V u = b_.CreateFNeg(fma(q, t, t));
-    Scaled e = reduce_exp(u);
-    V large = b_.CreateFSub(constant(x, 1.0), b_.CreateFMul(exp_polynomial(e.r), power_of_two(e.k)));
-    return b_.CreateSelect(b_.CreateFCmpOLT(z, constant(x, 0.93)), small, copysign(large, x));
+    V z = at_most(abs(x), 4.0);
+    V q = polynomial(z, {1.283791661e-01, 6.366198063e-01, 1.027712747e-01, -1.911769435e-02, -2.530612983e-04, 1.799354330e-03,
+                         -7.406862569e-04, 1.674811501e-04, -2.135464274e-05, 1.193304115e-06});
+    return copysign(one_minus_exp(b_.CreateFNeg(fma(q, z, z))), x);
 }
 
 llvm::Value* VectorMath::sin_cos(V x, bool cosine) {

@@ -21,9 +21,9 @@ struct Function {
 long double sigmoid(long double x) { return x < -88.722839 ? 0 : 1 / (1 + std::exp(-x)); }
 
 const Function kFunctions[] = {
-    {Op::Exp, std::exp, 1.0, -104, 89},      {Op::Exp2, std::exp2, 1.1, -151, 128.5},  {Op::Expm1, std::expm1, 1.5, -20, 89},
+    {Op::Exp, std::exp, 1.1, -104, 89},      {Op::Exp2, std::exp2, 1.4, -151, 128.5},  {Op::Expm1, std::expm1, 1.5, -20, 89},
     {Op::Log, std::log, 1.0, 0, 100},        {Op::Log2, std::log2, 1.5, 0, 100},       {Op::Log10, std::log10, 1.7, 0, 100},
-    {Op::Log1p, std::log1p, 1.5, -1, 50},    {Op::Tanh, std::tanh, 1.5, -10, 10},      {Op::Erf, std::erf, 1.5, -5, 5},
+    {Op::Log1p, std::log1p, 1.5, -1, 50},    {Op::Tanh, std::tanh, 1.5, -10, 10},      {Op::Erf, std::erf, 1.6, -5, 5},
     {Op::Sin, std::sin, 1.5, -100, 100},     {Op::Cos, std::cos, 1.5, -100, 100},      {Op::Sigmoid, sigmoid, 2.5, -90, 90},
     {Op::Tan, std::tan, 2, -50, 50},         {Op::Asin, std::asin, 2, -1, 1},          {Op::Acos, std::acos, 2, -1, 1},
     {Op::Atan, std::atan, 2, -50, 50},       {Op::Sinh, std::sinh, 2, -50, 50},        {Op::Cosh, std::cosh, 2, -50, 50},
