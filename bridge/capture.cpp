@@ -310,12 +310,39 @@ void Tracer::refuse_data_dependence(const Pending& p, torch::jit::Stack* stack) 
 }
 
 void Tracer::run_meta(Pending& p, torch::jit::Stack* stack) {
+    if (p.info.shape_rule) return p.info.shape_rule(stack);
+    if (p.info.in_place_unary && p.operands[0].is_floating_point())  // its metadata stays
+        return torch::jit::drop(*stack, p.info.args.size() - 1);
     FrontendOff off;
+    if (p.info.structured) {
+        // The kernel for any backend runs the operator's own shape function, allocates the results and then calls the out= overload;
+        // the mode meets the last two. (torch overrides most Meta kernels by Python functions.)
+        struct Phase {
+            bool& flag;
+            explicit Phase(bool& f) : flag(f) { flag = true; }
+            ~Phase() { flag = false; }
+        } phase(in_structured_);
+        WithMode mode;
+        return p.info.op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional, *stack);
+    }
     try {
         p.info.op.callBoxed(stack);
     } catch (const c10::NotImplementedError&) {
-        stop("unsupported-op", p.info.callee);
+        stop("unsupported-op", p.info.callee + " has no shape function");
     }
+}
+
+void Tracer::inside_structured(const OperatorInfo& info, torch::jit::Stack* stack) {
+    if (info.resizes_out) {  // the results are there, with their final metadata
+        std::vector<c10::IValue> outs;
+        size_t first = stack->size() - info.args.size();
+        for (const ReturnInfo& r : info.returns) outs.push_back((*stack)[first + r.alias_arg]);
+        torch::jit::drop(*stack, info.args.size());
+        for (auto& out : outs) stack->push_back(std::move(out));
+        return;
+    }
+    WithoutMode without;
+    info.op.callBoxed(stack);
 }
 
 at::Tensor Tracer::written_result(Pending& p, const at::Tensor& meta, int operand) {
@@ -398,6 +425,7 @@ void Tracer::note_writes(Pending& p) {
 
 void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const OperatorInfo& info = OperatorInfo::of(op);
+    if (in_structured_) return inside_structured(info, stack);
     if (info.composite) {  // inference mode: nothing above has decomposed it
         op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
         return;

@@ -3,6 +3,8 @@
 #include <sstream>
 
 #include "bridge/gil.h"
+#include "bridge/execute.h"
+#include "bridge/options.h"
 #include "bridge/replay.h"
 
 namespace braze::bridge {
@@ -14,6 +16,7 @@ class CompiledTrace final : public frontend::CompiledGraph {
     CompiledTrace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad)
         : trace_(std::move(trace)), outputs_(std::move(outputs)), needs_grad_(needs_grad), replay_(trace_, outputs_) {
         for (const TraceOutput& o : outputs_) Py_INCREF(o.type);
+        if (!needs_grad_) compile();
     }
     ~CompiledTrace() override {
         Gil gil;
@@ -28,7 +31,7 @@ class CompiledTrace final : public frontend::CompiledGraph {
         std::vector<at::Tensor> results;
         {
             pybind11::gil_scoped_release no_gil;
-            results = replay_.run(tensors, needs_grad_);
+            results = executor_ ? execute(tensors) : replay_.run(tensors, needs_grad_);
         }
         TORCH_CHECK(n_outputs == static_cast<int>(results.size()), "expected ", results.size(), " outputs, got ", n_outputs);
         wrap(results, outputs);
@@ -38,8 +41,8 @@ class CompiledTrace final : public frontend::CompiledGraph {
 
     int ops() const override { return static_cast<int>(trace_.records.size()); }
     int torch_ops() const override { return trace_.torch_ops; }
-    int kernels() const override { return 0; }
-    int aten_calls() const override { return ops(); }
+    int kernels() const override { return stats_.kernels; }
+    int aten_calls() const override { return executor_ ? stats_.aten_calls : ops(); }
     std::string text() const override {
         std::ostringstream out;
         for (size_t i = 0; i < trace_.records.size(); ++i) {
@@ -53,6 +56,38 @@ class CompiledTrace final : public frontend::CompiledGraph {
     }
 
   private:
+    void compile() {
+        Converted c = convert(trace_, outputs_);
+        constants_ = std::move(c.constant_inputs);
+        std::vector<bool> escaping(trace_.alias_sets, false);
+        for (const TraceOutput& o : outputs_)
+            if (trace_.values[o.value].alias_set >= 0) escaping[trace_.values[o.value].alias_set] = true;
+        for (const ValueInfo& v : trace_.values) {
+            if (v.kind == ValueInfo::Constant) copied_.push_back(escaping[v.alias_set] || trace_.written_sets[v.alias_set]);
+            if (v.kind == ValueInfo::Input && trace_.written_sets[v.alias_set]) written_inputs_.push_back(v.producer);
+        }
+        executor_ = std::make_unique<Executor>(compile_graph(std::move(c.graph), pipeline_options(), &stats_), std::move(c.opaques));
+    }
+
+    std::vector<at::Tensor> execute(std::vector<at::Tensor>& tensors) {
+        tensors.resize(trace_.inputs.size());
+        for (size_t i = 0; i < constants_.size(); ++i) {
+            const at::Tensor& t = trace_.constants[constants_[i]];
+            tensors.push_back(copied_[i] ? t.clone() : t);
+        }
+        std::vector<at::Tensor> results = executor_->run(tensors);
+        for (int i : written_inputs_)  // as the in-place operators would have done above
+            if (!tensors[i].is_inference()) tensors[i].unsafeGetTensorImpl()->bump_version();
+        for (size_t i = 0; i < results.size(); ++i)
+            if (trace_.values[outputs_[i].value].kind != ValueInfo::Input && results[i].is_same(input_of(tensors, results[i]))) results[i] = results[i].alias();
+        return results;
+    }
+    static at::Tensor input_of(const std::vector<at::Tensor>& tensors, const at::Tensor& t) {
+        for (const at::Tensor& x : tensors)
+            if (x.is_same(t)) return x;
+        return {};
+    }
+
     void wrap(const std::vector<at::Tensor>& results, PyObject** outputs) const {
         for (size_t i = 0; i < results.size(); ++i) {
             PyTypeObject* type = outputs_[i].type;
@@ -70,6 +105,11 @@ class CompiledTrace final : public frontend::CompiledGraph {
     std::vector<TraceOutput> outputs_;
     bool needs_grad_;
     Replay replay_;
+    PipelineStats stats_;
+    std::unique_ptr<Executor> executor_;
+    std::vector<int> constants_;        // extra inputs, by index into Trace::constants
+    std::vector<bool> copied_;          // of those: written, or visible to the caller
+    std::vector<int> written_inputs_;
 };
 
 }  // namespace

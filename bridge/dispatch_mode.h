@@ -20,4 +20,16 @@ class WithoutMode {
     std::shared_ptr<c10::impl::PyObject_TorchDispatchMode> mode_;
 };
 
+// The mode put back within a WithoutMode, so that nested operators come to the tracer.
+class WithMode {
+  public:
+    WithMode();
+    ~WithMode() { c10::impl::TorchDispatchModeTLS::set_state(std::move(before_)); }
+    WithMode(const WithMode&) = delete;
+    WithMode& operator=(const WithMode&) = delete;
+
+  private:
+    c10::impl::TorchDispatchModeTLS before_;
+};
+
 }  // namespace braze::bridge

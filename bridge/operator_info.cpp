@@ -119,9 +119,14 @@ OperatorInfo decode(const c10::OperatorHandle& op) {
     for (const auto& row : kMetadata)
         if (info.callee == row.name) info.functional = OperatorInfo::named(row.functional).op;
     for (const char* name : kRefused) info.refused |= info.callee == name;
-    info.has_meta = op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta);
+    info.shape_rule = shape_rule(info.callee);
+    info.structured = !info.writes_anything && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
     info.composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
                      !op.hasKernelForDispatchKey(c10::DispatchKey::Meta);
+    int tensors = 0;
+    for (const ArgInfo& a : info.args) tensors += a.form == Form::Tensor || a.form == Form::TensorList;
+    info.in_place_unary = tensors == 1 && !info.args.empty() && info.args[0].writes && info.returns.size() == 1 &&
+                          info.returns[0].writes && !info.functional && !info.refused;
     info.random |= op.hasTag(at::Tag::nondeterministic_seeded);
     info.data_value = op.hasTag(at::Tag::data_dependent_output);
     info.data_shape = op.hasTag(at::Tag::dynamic_output_shape);

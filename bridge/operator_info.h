@@ -1,5 +1,6 @@
 // What capture, conversion and execution need to know about an operator, decoded once from its schema.
 #pragma once
+#include "bridge/shape_rules.h"
 #include "bridge/torch.h"
 
 namespace braze::bridge {
@@ -37,9 +38,11 @@ struct OperatorInfo {
     bool data_shape = false;         // its result's sizes depend on data
     bool is_lift = false;            // lift_fresh: a constant enters the program
     bool is_index = false;           // index.Tensor: data_shape only with masks
-    bool has_meta = false;
+    ShapeRule shape_rule = nullptr;
+    bool structured = false;         // its shape function can be reached through the kernel of CompositeExplicitAutogradNonFunctional
     int device_arg = -1;
     bool writes_anything = false;
+    bool in_place_unary = false;     // writes and returns its first argument, and has no other tensor
     bool resizes_out = false;        // an out= overload
     // One function call per operator and process.
     static const OperatorInfo& of(const c10::OperatorHandle& op);
