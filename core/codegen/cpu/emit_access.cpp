@@ -33,6 +33,12 @@ Parts Emitter::load(int scalar) {
     V otherwise = s.mask >= 0 ? constant(s.dtype, s.value) : llvm::Constant::getNullValue(element_type(b_.getContext(), s.dtype));
     if (!plan_.varies(scalar))
         return {load_one(s.dtype, pointer(s.param, s.address), s.mask >= 0 ? single(s.mask) : nullptr, otherwise)};
+    auto tile = tiles_.find(scalar);
+    if (tile != tiles_.end() && tile_row_) {
+        llvm::Type* type = with_lanes(stored_as(s.dtype), lanes_.count);
+        V row = b_.CreateGEP(type, tile->second, tile_row_);
+        return {from_memory(b_.CreateAlignedLoad(type, row, alignment(s.dtype)), s.dtype)};
+    }
     Parts out;
     for (int u = 0; u < lanes_.parts; ++u)
         out.push_back(load_part(s, u, both(lanes_.mask, s.mask >= 0 ? part(s.mask, u) : nullptr), otherwise));

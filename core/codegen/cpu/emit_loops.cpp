@@ -28,7 +28,8 @@ Emitter::Emitter(const loops::Kernel& kernel, const CpuTarget& target, llvm::Mod
 
 void Emitter::run() {
     prologue();
-    if (plan_.along_outer) outer_segments();
+    if (!plan_.transposed.empty() && plan_.lanes > 1) outer_tiles();
+    else if (plan_.along_outer) outer_segments();
     else outer_points();
 }
 
@@ -191,12 +192,16 @@ void Emitter::outer_points() {
 }
 
 void Emitter::outer_segments() {
+    Depends defines = kPoint | outer_bit(k_.outer.size() - 1);
+    segments([&](V first, V last) {
+        lane_loops(defines, first, last, std::nullopt, plan_.point_unroll, plan_.point_one_body, 0, [&] { point(); });
+    });
+}
+
+// The range of outer points as pieces of rows along the last outer axis.
+void Emitter::segments(const std::function<void(V first, V last)>& body) {
     size_t m = k_.outer.size();
-    Depends point_defines = kPoint | outer_bit(m - 1);
-    if (m == 1) {
-        lane_loops(point_defines, begin_, end_, std::nullopt, plan_.point_unroll, plan_.point_one_body, 0, [&] { point(); });
-        return;
-    }
+    if (m == 1) return body(begin_, end_);
     Depends defines = 0;
     for (size_t i = 0; i + 1 < m; ++i) defines |= outer_bit(i);
     llvm::SmallVector<V, 4> slots = delinearise(begin_);
@@ -210,8 +215,7 @@ void Emitter::outer_segments() {
         V first = b_.CreateLoad(b_.getInt64Ty(), slots[m - 1]);
         V run = b_.CreateSub(index(k_.outer[m - 1]), first);
         run = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, run, b_.CreateSub(end_, flat));
-        V last = b_.CreateAdd(first, run);
-        lane_loops(point_defines, first, last, std::nullopt, plan_.point_unroll, plan_.point_one_body, 0, [&] { point(); });
+        body(first, b_.CreateAdd(first, run));
         b_.CreateStore(b_.CreateAdd(flat, run), position);
         b_.CreateStore(i64(0), slots[m - 1]);
         advance(slots, m - 1);

@@ -63,6 +63,7 @@ class Emitter {
     void prologue();
     void outer_points();
     void outer_segments();
+    void segments(const std::function<void(V first, V last)>& body);
     void point();
     void stage(size_t s);
     void inner_loops(size_t s, size_t axis);
@@ -81,6 +82,12 @@ class Emitter {
     void if_then(V condition, Depends defines, const Body& body);
     void fail_if(V condition);   // the kernel returns 1
     void store_outer(size_t s);
+
+    // ---- emit_tiles.cpp: kernels with transposed loads
+    void outer_tiles();
+    void tile_rows(V first, V last);
+    void fill_tile(int scalar, V rows, V columns);
+    void transpose_tile(int scalar);
 
     // ---- emit_values.cpp
     // The parts of a scalar that varies, or its single value.
@@ -152,6 +159,8 @@ class Emitter {
     Lanes lanes_;
     std::vector<V> params_;
     std::vector<Accumulator> accumulators_;  // of the current stage
+    std::unordered_map<int, V> tiles_;  // by transposed load: lanes x lanes elements, a vector for each outer point
+    V tile_row_ = nullptr;       // which of them, inside the tile
     int flush_axis_ = -1;        // inner axis along which two-level sums are flushed, every flush_steps_ steps
     int64_t flush_steps_ = 0;
     V begin_ = nullptr, end_ = nullptr, symbols_ = nullptr;

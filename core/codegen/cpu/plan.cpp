@@ -36,6 +36,7 @@ Plan::Plan(const loops::Kernel& kernel, const CpuTarget& target) : k_(kernel), t
     }
     find_depends();
     choose_axis();
+    find_transposed();
     choose_lanes();
     choose_tail();
     choose_unroll();
@@ -108,10 +109,31 @@ void Plan::choose_lanes() {
     }
     if (long_integers && widest < 4) widest = 8;
     lanes = std::max(1, bytes / widest);
+    if (!transposed.empty()) lanes = std::min(lanes, 16);
     // a short axis takes a shorter vector
     if (std::optional<int64_t> hi = upper_bound(extent)) {
         bool masks = target_.isa == Isa::Avx512;
         while (lanes > 1 && (masks ? lanes / 2 >= *hi : lanes > *hi)) lanes /= 2;
+    }
+}
+
+void Plan::find_transposed() {
+    if (along_outer || !has_axis || k_.inner.size() != 1 || k_.outer.empty() || k_.stages.size() != 1) return;
+    if (vector_bytes(target_.isa) == 0) return;
+    if (upper_bound(extent).value_or(64) < 8 || upper_bound(k_.outer.back()).value_or(64) < 8) return;
+    for (const loops::Store& s : k_.stages[0].stores)
+        if (s.level != Level::Inner) return;
+    for (const Scalar& s : k_.scalars)
+        if (s.kind == ScalarKind::Reduce) return;
+    const Expr& row = outer_.back();
+    for (size_t i = 0; i < k_.scalars.size(); ++i) {
+        const Scalar& s = k_.scalars[i];
+        if (s.kind != ScalarKind::Load || s.mask >= 0 || k_.params[static_cast<size_t>(s.param)].written) continue;
+        auto across = s.address.affine_in(axis), along = s.address.affine_in(row);
+        if (!across || !along || along->first != Expr(1) || varies(across->first) || varies(across->second)) continue;
+        auto stride = across->first.as_const();
+        if (stride && std::abs(*stride) < 4) continue;
+        if ((depends(across->first) & outer_bit(k_.outer.size() - 1)) == 0) transposed.push_back(static_cast<int>(i));
     }
 }
 

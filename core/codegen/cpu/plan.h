@@ -43,6 +43,9 @@ class Plan {
     std::vector<bool> one_body; // per stage: all vectors masked, so that there is no second copy of a long body for the rest
     int point_unroll = 1;       // along_outer: the same for all stages
     bool point_one_body = false;
+    // Loads that run through memory along the last outer axis rather than along the lanes (a transposed operand): blocks of
+    // lanes x lanes elements are loaded along that axis and transposed.
+    std::vector<int> transposed;
 
     Depends depends(int scalar) const { return depends_[static_cast<size_t>(scalar)]; }
     Depends depends(const Expr& e) const;
@@ -57,6 +60,7 @@ class Plan {
     void find_depends();
     void choose_axis();
     void choose_lanes();
+    void find_transposed();
     void choose_unroll();
     void choose_tail();
     int64_t divisor(const Expr& e, int lanes, bool aligned) const;

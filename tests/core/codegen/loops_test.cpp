@@ -162,6 +162,30 @@ TEST(CodegenLoops, RowLookup) {  // an embedding: the index depends on the outer
     expect_same(b.k, {random_elements(DType::BF16, 240, 16), elements(DType::I32, index), random_elements(DType::F32, 360, 17)}, {}, 0, 9);
 }
 
+// y[o, i] = x[i, o] + row[o] + column[i] + same[o, i], in blocks and at their edges
+TEST(CodegenLoops, Transposed) {
+    for (DType d : {DType::F32, DType::BF16, DType::F64, DType::I8, DType::Bool})
+        for (auto [n, m] : {std::pair{16, 16}, {8, 64}, {35, 50}, {100, 17}, {9, 9}})
+            for (bool symbolic : {false, true}) {
+                Expr s = Expr::symbol("s0", {0, 1 << 20}), r = Expr::symbol("s1", {0, 1 << 20});
+                Expr rows = symbolic ? s : Expr(n), columns = symbolic ? r : Expr(m);
+                Build b({Expr(2), rows}, {columns}, Vectorize::InnerLast, symbolic ? std::vector<Expr>{s, r} : std::vector<Expr>{});
+                DType c = ir::compute_type(d);
+                int x = b.in(d), row = b.in(d), column = b.in(d), y = b.out(d);
+                Expr slice = b.o(0) * rows * columns;
+                auto get = [&](int p, Expr a) { return b.cast(b.load(p, a), c); };
+                Op op = d == DType::Bool ? Op::Xor : Op::Add;
+                int sum = b.op(op, {get(x, slice + b.i(0) * rows + b.o(1)), get(row, b.o(1))});
+                sum = b.op(op, {b.op(op, {sum, get(column, b.i(0))}), get(x, slice + b.o(1) * columns + b.i(0))});
+                b.store(y, slice + b.o(1) * columns + b.i(0), b.cast(sum, d));
+                auto size = static_cast<size_t>(2 * n * m);
+                std::vector<Bytes> buffers = {random_elements(d, size, 1, false), random_elements(d, static_cast<size_t>(n), 2, false),
+                                              random_elements(d, static_cast<size_t>(m), 3, false), random_elements(d, size, 4)};
+                expect_same(b.k, buffers, {n, m}, 0, 2 * n);
+                expect_same(b.k, buffers, {n, m}, 3, 2 * n - 2);
+            }
+}
+
 TEST(CodegenLoops, NothingToDo) {
     Kernel k = add_one({4}, {10}, Vectorize::InnerLast, {});
     for (Isa isa : host_isas()) {
