@@ -59,15 +59,8 @@ class Demand {
 
     // Does v change along the innermost axis of a reader with these strides?
     static bool varies_innermost(const Value* v, const ir::TensorType& reader) {
-        size_t inner = 0;
-        int64_t best = -1;
-        for (size_t i = 0; i < reader.sizes.size(); ++i) {
-            const int64_t stride = hint(reader.strides[i]);
-            if (reader.sizes[i] == Expr(1) || stride == 0 || (best >= 0 && stride >= best)) continue;
-            best = stride;
-            inner = i;
-        }
-        return best < 0 || inner >= v->type.strides.size() || v->type.strides[inner] != Expr(0);
+        auto inner = innermost_axis(reader);
+        return !inner || *inner >= v->type.strides.size() || v->type.strides[*inner] != Expr(0);
     }
 
     void estimate(size_t u) {

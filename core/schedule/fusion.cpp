@@ -211,19 +211,6 @@ class Fusion {
         return logical == loops;
     }
 
-    static bool is_column(const Unit& u) {
-        const ir::TensorType& t = u.node().operands[0]->type;
-        int64_t best = -1;
-        bool reduced = true;
-        for (size_t i = 0; i < t.sizes.size(); ++i) {
-            const int64_t stride = hint(t.strides[i]);
-            if (t.sizes[i] == Expr(1) || stride == 0 || (best >= 0 && stride >= best)) continue;
-            best = stride;
-            reduced = is_reduced(u.node(), i);
-        }
-        return !reduced;
-    }
-
     static int64_t reduced_count(const Cluster& c) {
         int64_t n = 1;
         for (const Axis& a : c.axes)
@@ -252,7 +239,7 @@ class Fusion {
             return reduces < 2 * kMaxStages;
         }
         // A reduction down columns starts anew: the cluster's stores should stay row by row.
-        return !is_column(u);
+        return !reduces_columns(u.node());
     }
 
     // The domain index of u if it were in c; nullopt if it cannot be there.
@@ -288,7 +275,7 @@ class Fusion {
         const auto axes = *reduced_axes(u, index, cl);
         for (size_t i = 0; i < axes.size(); ++i) cl.axes[i].reduced = axes[i];
         cl.reduces = std::any_of(axes.begin(), axes.end(), [](bool b) { return b; });
-        cl.column = is_column(u);
+        cl.column = reduces_columns(u.node());
     }
 
     void join(int u, int c, Index index, const std::vector<int>& before) {

@@ -176,6 +176,23 @@ bool is_reduced(const ir::Node& reduce, size_t axis) {
     return std::find(dims.begin(), dims.end(), Expr(static_cast<int64_t>(axis))) != dims.end();
 }
 
+std::optional<size_t> innermost_axis(const ir::TensorType& t) {
+    std::optional<size_t> inner;
+    int64_t best = 0;
+    for (size_t i = 0; i < t.sizes.size(); ++i) {
+        const int64_t stride = hint(t.strides[i]);
+        if (t.sizes[i] == Expr(1) || stride == 0 || (inner && stride >= best)) continue;
+        best = stride;
+        inner = i;
+    }
+    return inner;
+}
+
+bool reduces_columns(const ir::Node& reduce) {
+    auto inner = innermost_axis(reduce.operands[0]->type);
+    return inner && !is_reduced(reduce, *inner);
+}
+
 Index reduced_index(const ir::Node& reduce, const Index& index) {
     const bool* keep = reduce.get<bool>("keepdim");
     Index out;

@@ -28,6 +28,10 @@ std::optional<PartialIndex> result_index(const ir::Node& view, const PartialInde
 // Index into the result of a reduction, given the index into its operand.
 Index reduced_index(const ir::Node& reduce, const Index& index);
 bool is_reduced(const ir::Node& reduce, size_t axis);
+// The axis that is innermost in the operand's memory is not reduced.
+bool reduces_columns(const ir::Node& reduce);
+// The axis along which neighbours lie closest in memory (repeated ones aside); nullopt: there is none.
+std::optional<size_t> innermost_axis(const ir::TensorType& t);
 
 Expr dot(const Index& index, const std::vector<Expr>& strides);
 

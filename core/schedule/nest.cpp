@@ -202,17 +202,27 @@ class Builder {
         Kernel& k = nest_.kernel;
         k.vectorize = inner_.empty() ? loops::Vectorize::OuterLast : loops::Vectorize::InnerLast;
         if (inner_.empty() || !d_.reduces) return;
-        // Reductions: along whichever axis more of the accesses run through memory one by one.
-        int along_inner = 0, along_outer = 0;
-        auto look = [&](const Expr& address) {
-            if (!address.contains(inner_.back().symbol)) return;
-            auto x = address.affine_in(inner_.back().symbol), y = address.affine_in(outer_.back().symbol);
-            along_inner += x && x->first == Expr(1);
-            along_outer += y && y->first == Expr(1);
+        // Reductions: along whichever axis more of the accesses run through memory one by one. Those that move along most axes
+        // touch most of the memory, and only they count.
+        std::vector<const Expr*> addresses;
+        size_t most = 0;
+        const auto moved = [&](const Expr& address) {
+            size_t n = 0;
+            for (const auto* list : {&outer_, &inner_})
+                for (const Axis& axis : *list) n += address.contains(axis.symbol);
+            return n;
         };
         for (const Scalar& s : d_.scalars)
-            if (s.kind == ScalarKind::Load) look(s.address);
-        for (const auto& s : d_.stores) look(s.address);
+            if (s.kind == ScalarKind::Load) addresses.push_back(&s.address);
+        for (const auto& s : d_.stores) addresses.push_back(&s.address);
+        for (const Expr* e : addresses) most = std::max(most, moved(*e));
+        int along_inner = 0, along_outer = 0;
+        for (const Expr* e : addresses) {
+            if (moved(*e) < most) continue;
+            auto x = e->affine_in(inner_.back().symbol), y = e->affine_in(outer_.back().symbol);
+            along_inner += x && x->first == Expr(1);
+            along_outer += y && y->first == Expr(1);
+        }
         if (along_outer > along_inner) k.vectorize = loops::Vectorize::OuterLast;
     }
 

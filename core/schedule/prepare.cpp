@@ -19,8 +19,9 @@ using ir::Value;
 
 namespace {
 
-// A reduction with fewer independent results than this cannot keep many cores busy ...
-constexpr int64_t kFewResults = 256;
+// A reduction with fewer independent results than this cannot keep many cores busy (down columns, a vector of them is one) ...
+constexpr int64_t kFewResults = 32;
+constexpr int64_t kFewColumns = 256;
 // ... which is only worth a second kernel from this many elements on.
 constexpr int64_t kManyElements = 1 << 15;
 constexpr int64_t kChunks = 128;
@@ -112,7 +113,7 @@ bool split_reduction(Node* n, Builder& b) {
     const std::vector<int> dims = dims_of(*n);
     Value *x = n->operands[0], *result = n->results[0];
     const int64_t results = hint(result->type.numel()), elements = hint(x->type.numel());
-    if (results >= kFewResults || results == 0 || elements < kManyElements || elements / results < 1024) return false;
+    if (results >= (reduces_columns(*n) ? kFewColumns : kFewResults) || results == 0 || elements < kManyElements || elements / results < 1024) return false;
     const Split split = choose_split(*n, dims, results);
     if (split.axis < 0) return false;
     const size_t axis = static_cast<size_t>(split.axis);
