@@ -19,7 +19,8 @@ constexpr std::string_view kOrder[] = {"functionalize", "fold", "cse", "dce", "d
 
 class Clock {
   public:
-    Clock(std::string name, PipelineStats* stats) : name_(std::move(name)), stats_(stats), begin_(std::chrono::steady_clock::now()) {}
+    Clock(std::string name, PipelineStats* stats)
+        : name_(std::move(name)), stats_(stats), begin_(std::chrono::steady_clock::now()) {}
     ~Clock() {
         const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
         if (stats_) stats_->stages.push_back({name_, spent.count()});
@@ -77,9 +78,10 @@ std::unique_ptr<runtime::Program> compile_graph(ir::Graph graph, const PipelineO
 
     if (stats) {
         stats->kernels = static_cast<int>(program->kernels.size());
-        stats->aten_calls = static_cast<int>(std::count_if(program->thunks.begin(), program->thunks.end(), [](const runtime::Thunk& t) {
-            return std::holds_alternative<runtime::RunCall>(t);
-        }));
+        stats->aten_calls =
+            static_cast<int>(std::count_if(program->thunks.begin(), program->thunks.end(), [](const runtime::Thunk& t) {
+                return std::holds_alternative<runtime::RunCall>(t);
+            }));
     }
     return program;
 }

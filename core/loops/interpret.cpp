@@ -13,7 +13,9 @@ class Code {
   public:
     Code() = default;
     template <class Lookup>
-    Code(const Expr& e, const Lookup& variable) { emit(e, variable); }
+    Code(const Expr& e, const Lookup& variable) {
+        emit(e, variable);
+    }
 
     int64_t run(const std::vector<int64_t>& variables) const {
         int64_t stack[64] = {};
@@ -30,7 +32,10 @@ class Code {
     }
 
   private:
-    struct Step { shapes::ExprKind kind; int64_t value; };
+    struct Step {
+        shapes::ExprKind kind;
+        int64_t value;
+    };
 
     static int64_t combine(shapes::ExprKind kind, int64_t a, int64_t b) {
         switch (kind) {
@@ -64,8 +69,10 @@ class Interpreter {
   public:
     Interpreter(const Kernel& k, void* const* buffers, const int64_t* symbols) : k_(k), buffers_(buffers) {
         for (size_t i = 0; i < k.symbols.size(); ++i) variable(k.symbols[i], symbols[i]);
-        for (size_t i = 0; i < k.outer.size(); ++i) outer_.push_back(axis(outer_axis(static_cast<int>(i), k.outer[i]), k.outer[i]));
-        for (size_t i = 0; i < k.inner.size(); ++i) inner_.push_back(axis(inner_axis(static_cast<int>(i), k.inner[i]), k.inner[i]));
+        for (size_t i = 0; i < k.outer.size(); ++i)
+            outer_.push_back(axis(outer_axis(static_cast<int>(i), k.outer[i]), k.outer[i]));
+        for (size_t i = 0; i < k.inner.size(); ++i)
+            inner_.push_back(axis(inner_axis(static_cast<int>(i), k.inner[i]), k.inner[i]));
         for (const Scalar& s : k.scalars)
             if (s.kind == ScalarKind::IndexOf) variable(s.symbol, 0);
         indices_.resize(k.scalars.size());
@@ -76,7 +83,8 @@ class Interpreter {
             s.address.symbols(used);
             for (const Expr& e : used)  // the indirect symbols that must be set before this address is taken
                 for (size_t j = 0; j < i; ++j)
-                    if (k.scalars[j].kind == ScalarKind::IndexOf && k.scalars[j].symbol == e) indices_[i].push_back(static_cast<int>(j));
+                    if (k.scalars[j].kind == ScalarKind::IndexOf && k.scalars[j].symbol == e)
+                        indices_[i].push_back(static_cast<int>(j));
         }
         for (const Stage& s : k.stages) {
             auto& list = stores_.emplace_back();
@@ -96,7 +104,10 @@ class Interpreter {
     }
 
   private:
-    struct Axis { int variable; int64_t extent; };
+    struct Axis {
+        int variable;
+        int64_t extent;
+    };
 
     int variable(const Expr& symbol, int64_t value) {
         symbols_.push_back(symbol);
@@ -188,7 +199,8 @@ class Interpreter {
                 return args[0];
             case ScalarKind::Reduce: break;
         }
-        throw InternalError("kernel " + k_.name + ": reduction %" + std::to_string(i) + " is used before its stage has run");
+        throw InternalError("kernel " + k_.name + ": reduction %" + std::to_string(i) +
+                            " is used before its stage has run");
     }
 
     static Number constant(const Scalar& s) {

@@ -27,8 +27,10 @@ Level level_of(const Kernel& k, const Expr& e, size_t scalars) {
     for (const Expr& s : symbols) {
         const char first = s.name()[0];
         Level l = Level::Uniform;
-        if (first == 'i') l = Level::Inner;
-        else if (first == 'o') l = Level::Outer;
+        if (first == 'i')
+            l = Level::Inner;
+        else if (first == 'o')
+            l = Level::Outer;
         else if (first == 't')
             for (size_t i = 0; i < scalars; ++i)
                 if (k.scalars[i].kind == ScalarKind::IndexOf && k.scalars[i].symbol == s) l = k.scalars[i].level;
@@ -66,7 +68,8 @@ class Printer {
 
     void scalar(int i) {
         const Scalar& s = k_.scalars[i];
-        out_ += "  %" + std::to_string(i) + ": " + std::string(ir::name(s.dtype)) + ' ' + std::string(name(s.level)) + " = ";
+        out_ += "  %" + std::to_string(i) + ": " + std::string(ir::name(s.dtype)) + ' ' + std::string(name(s.level)) +
+                " = ";
         switch (s.kind) {
             case ScalarKind::Unary:
             case ScalarKind::Binary:
@@ -94,8 +97,8 @@ class Printer {
         }
         out_ += '\n';
         for (const Store& s : k_.stages[i].stores)
-            out_ += "    p" + std::to_string(s.param) + '[' + s.address.str() + "] = %" + std::to_string(s.scalar) + ' ' +
-                    std::string(name(s.level)) + '\n';
+            out_ += "    p" + std::to_string(s.param) + '[' + s.address.str() + "] = %" + std::to_string(s.scalar) +
+                    ' ' + std::string(name(s.level)) + '\n';
     }
 
     static std::string value(const Scalar& s) {

@@ -34,9 +34,12 @@ uint16_t to_bf16(float x) {
 float from_f16(uint16_t b) {
     const int exponent = (b >> 10) & 31, mantissa = b & 1023;
     float x;
-    if (exponent == 31) x = mantissa ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
-    else if (exponent == 0) x = std::ldexp(static_cast<float>(mantissa), -24);
-    else x = std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
+    if (exponent == 31)
+        x = mantissa ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+    else if (exponent == 0)
+        x = std::ldexp(static_cast<float>(mantissa), -24);
+    else
+        x = std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
     return b & 0x8000 ? -x : x;
 }
 uint16_t to_f16(float x) {
@@ -47,7 +50,8 @@ uint16_t to_f16(float x) {
     if (a < std::ldexp(1.0F, -14)) return sign | static_cast<uint16_t>(std::nearbyint(std::ldexp(a, 24)));
     int e;
     std::frexp(a, &e);  // a = m * 2^e, m in [0.5, 1)
-    const int m = static_cast<int>(std::nearbyint(std::ldexp(a, 11 - e)));  // 1024..2048; 2048 carries into the exponent
+    const int m =
+        static_cast<int>(std::nearbyint(std::ldexp(a, 11 - e)));  // 1024..2048; 2048 carries into the exponent
     return sign | static_cast<uint16_t>(((e + 14) << 10) + (m - 1024));
 }
 
@@ -273,7 +277,8 @@ Number cast_number(DType from, DType to, Number x) {
         // out of range is undefined in C++; any value will do
         if (!(x.f > -9.3e18 && x.f < 1.85e19)) return {.i = wrap(to, std::numeric_limits<int64_t>::min())};
         if (x.f >= 9.2e18) return {.i = wrap(to, static_cast<int64_t>(static_cast<uint64_t>(x.f)))};
-        return {.i = wrap(to, x.f < -9223372036854775807.0 ? std::numeric_limits<int64_t>::min() : static_cast<int64_t>(x.f))};
+        return {.i = wrap(to, x.f < -9223372036854775807.0 ? std::numeric_limits<int64_t>::min()
+                                                           : static_cast<int64_t>(x.f))};
     }
     if (!ir::is_float(to)) return {.i = wrap(to, x.i)};
     // one rounding, not by way of double
@@ -297,10 +302,12 @@ Number apply(Op op, DType d, const Number* x) {
         return {.i = compare(op, x[0].i, x[1].i)};
     }
     if (op == Op::Fma) {
-        if (!fl) return {.i = wrap(d, static_cast<int64_t>(static_cast<uint64_t>(x[0].i) * static_cast<uint64_t>(x[1].i) +
-                                                           static_cast<uint64_t>(x[2].i)))};
+        if (!fl)
+            return {.i = wrap(d, static_cast<int64_t>(static_cast<uint64_t>(x[0].i) * static_cast<uint64_t>(x[1].i) +
+                                                      static_cast<uint64_t>(x[2].i)))};
         return {.f = d == DType::F64 ? std::fma(x[0].f, x[1].f, x[2].f)
-                                     : std::fma(static_cast<float>(x[0].f), static_cast<float>(x[1].f), static_cast<float>(x[2].f))};
+                                     : std::fma(static_cast<float>(x[0].f), static_cast<float>(x[1].f),
+                                                static_cast<float>(x[2].f))};
     }
     if (!fl) return {.i = wrap(d, integer(op, d, x))};
     const bool one = ir::kind(op) == ir::OpKind::Unary;
@@ -321,12 +328,16 @@ void Accumulator::add(Number x, int64_t index) {
     const bool fl = ir::is_float(d_);
     switch (op_) {
         case Op::Sum:
-            if (fl) sum_ += x.f;
-            else best_.i = static_cast<int64_t>(static_cast<uint64_t>(best_.i) + static_cast<uint64_t>(x.i));
+            if (fl)
+                sum_ += x.f;
+            else
+                best_.i = static_cast<int64_t>(static_cast<uint64_t>(best_.i) + static_cast<uint64_t>(x.i));
             return;
         case Op::Prod:
-            if (fl) sum_ *= x.f;
-            else best_.i = static_cast<int64_t>(static_cast<uint64_t>(best_.i) * static_cast<uint64_t>(x.i));
+            if (fl)
+                sum_ *= x.f;
+            else
+                best_.i = static_cast<int64_t>(static_cast<uint64_t>(best_.i) * static_cast<uint64_t>(x.i));
             return;
         case Op::Any: best_.i |= x.i != 0; return;
         case Op::All: best_.i &= x.i != 0; return;
@@ -334,17 +345,22 @@ void Accumulator::add(Number x, int64_t index) {
     }
     const bool max = op_ == Op::Max || op_ == Op::ArgMax;
     bool better;
-    if (empty_) better = true;
-    else if (fl && std::isnan(best_.f)) better = false;
-    else if (fl && std::isnan(x.f)) better = true;
-    else better = apply(max ? Op::Gt : Op::Lt, d_, std::vector<Number>{x, best_}.data()).i != 0;
+    if (empty_)
+        better = true;
+    else if (fl && std::isnan(best_.f))
+        better = false;
+    else if (fl && std::isnan(x.f))
+        better = true;
+    else
+        better = apply(max ? Op::Gt : Op::Lt, d_, std::vector<Number>{x, best_}.data()).i != 0;
     empty_ = false;
     if (better) best_ = x, at_ = index;
 }
 
 Number Accumulator::result() const {
     if (op_ == Op::ArgMax || op_ == Op::ArgMin) return {.i = at_};
-    if ((op_ == Op::Sum || op_ == Op::Prod) && ir::is_float(d_)) return {.f = round_float(d_, static_cast<double>(sum_))};
+    if ((op_ == Op::Sum || op_ == Op::Prod) && ir::is_float(d_))
+        return {.f = round_float(d_, static_cast<double>(sum_))};
     if (ir::is_float(d_)) return best_;
     return {.i = wrap(d_, best_.i)};
 }

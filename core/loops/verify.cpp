@@ -42,7 +42,8 @@ class Verifier {
         std::vector<Expr> symbols;
         e.symbols(symbols);
         for (const Expr& s : symbols)
-            need(std::find(k_.symbols.begin(), k_.symbols.end(), s) != k_.symbols.end(), "unknown size symbol " + s.str());
+            need(std::find(k_.symbols.begin(), k_.symbols.end(), s) != k_.symbols.end(),
+                 "unknown size symbol " + s.str());
     }
 
     // Every symbol is an axis, a size symbol or an indirect index made before.
@@ -67,7 +68,8 @@ class Verifier {
             need(p.written, "inplace_of of a param that is not written");
             need(p.inplace_of < static_cast<int>(k_.params.size()) && !k_.params[p.inplace_of].written,
                  "inplace_of must be a read param");
-            need(ir::size_of(p.dtype) == ir::size_of(k_.params[p.inplace_of].dtype), "in-place with another element size");
+            need(ir::size_of(p.dtype) == ir::size_of(k_.params[p.inplace_of].dtype),
+                 "in-place with another element size");
         }
     }
 
@@ -79,10 +81,13 @@ class Verifier {
             level = std::max(level, k_.scalars[a].level);
         }
         auto args = [&](size_t n) {
-            need(s.args.size() == n, "expected " + std::to_string(n) + " operands, got " + std::to_string(s.args.size()));
+            need(s.args.size() == n,
+                 "expected " + std::to_string(n) + " operands, got " + std::to_string(s.args.size()));
         };
         auto dtype_of = [&](size_t n) { return k_.scalars[s.args[n]].dtype; };
-        auto computes = [&](DType d) { need(ir::has_code(d) && !ir::is_half(d), "computes in " + std::string(ir::name(d))); };
+        auto computes = [&](DType d) {
+            need(ir::has_code(d) && !ir::is_half(d), "computes in " + std::string(ir::name(d)));
+        };
         need(ir::has_code(s.dtype), "dtype " + std::string(ir::name(s.dtype)) + " has no code");
         switch (s.kind) {
             case ScalarKind::Const:
@@ -102,7 +107,8 @@ class Verifier {
                 expression(s.address, i);
                 level = level_of(k_, s.address, i);
                 if (s.mask >= 0) {
-                    need(s.mask < static_cast<int>(i) && k_.scalars[s.mask].dtype == DType::Bool, "mask must be an earlier bool");
+                    need(s.mask < static_cast<int>(i) && k_.scalars[s.mask].dtype == DType::Bool,
+                         "mask must be an earlier bool");
                     level = std::max(level, k_.scalars[s.mask].level);
                     need(std::holds_alternative<double>(s.value) == ir::is_float(s.dtype), "value of the wrong kind");
                 }
@@ -110,17 +116,21 @@ class Verifier {
             case ScalarKind::Unary:
             case ScalarKind::Binary: {
                 args(s.kind == ScalarKind::Unary ? 1 : 2);
-                need(ir::kind(s.op) == (s.kind == ScalarKind::Unary ? ir::OpKind::Unary : ir::OpKind::Binary), "wrong operator");
+                need(ir::kind(s.op) == (s.kind == ScalarKind::Unary ? ir::OpKind::Unary : ir::OpKind::Binary),
+                     "wrong operator");
                 computes(dtype_of(0));
                 if (s.kind == ScalarKind::Binary) need(dtype_of(0) == dtype_of(1), "operands of different dtypes");
-                need(s.dtype == (ir::returns_bool(s.op) ? DType::Bool : dtype_of(0)), "result dtype " + std::string(ir::name(s.dtype)));
+                need(s.dtype == (ir::returns_bool(s.op) ? DType::Bool : dtype_of(0)),
+                     "result dtype " + std::string(ir::name(s.dtype)));
                 break;
             }
             case ScalarKind::Ternary:
                 args(3);
                 need(s.op == Op::Where || s.op == Op::Fma, "wrong operator");
-                if (s.op == Op::Where) need(dtype_of(0) == DType::Bool, "condition must be bool");
-                else need(dtype_of(0) == s.dtype, "operands of different dtypes");
+                if (s.op == Op::Where)
+                    need(dtype_of(0) == DType::Bool, "condition must be bool");
+                else
+                    need(dtype_of(0) == s.dtype, "operands of different dtypes");
                 need(dtype_of(1) == s.dtype && dtype_of(2) == s.dtype, "operands of different dtypes");
                 computes(s.dtype);
                 break;
@@ -141,7 +151,8 @@ class Verifier {
             case ScalarKind::IndexOf:
                 need(s.args.size() == 1 || s.args.size() == 2, "expected an index and a check");
                 need(s.dtype == DType::I64 && dtype_of(0) == DType::I64, "an index is i64");
-                if (s.args.size() == 2) need(k_.scalars[s.args[1]].kind == ScalarKind::Check, "second operand must be a check");
+                if (s.args.size() == 2)
+                    need(k_.scalars[s.args[1]].kind == ScalarKind::Check, "second operand must be a check");
                 need(s.symbol.is_symbol() && s.symbol.name()[0] == 't', "symbol must be t<k>");
                 break;
             case ScalarKind::Check:
@@ -165,7 +176,8 @@ class Verifier {
         s.address.symbols(symbols);
         for (const Expr& e : symbols)
             for (int j = 0; j < i; ++j)
-                if (k_.scalars[j].kind == ScalarKind::IndexOf && k_.scalars[j].symbol == e) stage = std::max(stage, needs_stage(j));
+                if (k_.scalars[j].kind == ScalarKind::IndexOf && k_.scalars[j].symbol == e)
+                    stage = std::max(stage, needs_stage(j));
         return stage_of_[i] = stage;
     }
 
@@ -175,8 +187,10 @@ class Verifier {
             where_ = "stage " + std::to_string(i);
             const Stage& st = k_.stages[i];
             for (int r : st.reduces) {
-                need(r >= 0 && r < static_cast<int>(k_.scalars.size()) && k_.scalars[r].kind == ScalarKind::Reduce, "not a reduction");
-                need(k_.scalars[r].stage == static_cast<int>(i), "reduction %" + std::to_string(r) + " of another stage");
+                need(r >= 0 && r < static_cast<int>(k_.scalars.size()) && k_.scalars[r].kind == ScalarKind::Reduce,
+                     "not a reduction");
+                need(k_.scalars[r].stage == static_cast<int>(i),
+                     "reduction %" + std::to_string(r) + " of another stage");
                 need(needs_stage(k_.scalars[r].args[0]) < static_cast<int>(i),
                      "reduction %" + std::to_string(r) + " needs a later one");
             }

@@ -22,7 +22,8 @@ class Dumper {
     explicit Dumper(const Program& p) : p_(p) {}
 
     std::string run() {
-        out_ = "program: " + std::to_string(p_.kernels.size()) + " kernels, arena " + std::to_string(p_.arena_bytes) + " bytes\n";
+        out_ = "program: " + std::to_string(p_.kernels.size()) + " kernels, arena " + std::to_string(p_.arena_bytes) +
+               " bytes\n";
         if (!p_.symbols.empty()) out_ += "symbols " + list(p_.symbols) + "\n";
         for (size_t i = 0; i < p_.slots.size(); ++i) slot(i);
         for (const Thunk& t : p_.thunks) std::visit([&](const auto& x) { thunk(x); }, t);
@@ -52,7 +53,8 @@ class Dumper {
         out_ += ") x " + t.outer_count.str() + origin(t.origin) + "\n";
     }
     void thunk(const RunCall& t) {
-        out_ += list(t.results) + (t.results.empty() ? "" : " = ") + t.node->callee + "(" + list(t.operands) + ")" + origin(t.origin) + "\n";
+        out_ += list(t.results) + (t.results.empty() ? "" : " = ") + t.node->callee + "(" + list(t.operands) + ")" +
+                origin(t.origin) + "\n";
     }
     void thunk(const MakeView& t) { out_ += "view %" + std::to_string(t.slot) + "\n"; }
     void thunk(const Allocate& t) { out_ += "allocate %" + std::to_string(t.slot) + "\n"; }

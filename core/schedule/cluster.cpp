@@ -74,7 +74,8 @@ Units::Units(const Facts& facts) {
             if (is_empty(v)) continue;
             const OpKind kind = ir::kind(node->op);
             // A reduction of no elements is a constant.
-            const bool constant = node->op == Op::Scalar || node->op == Op::Iota || (kind == OpKind::Reduce && is_empty(node->operands[0]));
+            const bool constant = node->op == Op::Scalar || node->op == Op::Iota ||
+                                  (kind == OpKind::Reduce && is_empty(node->operands[0]));
             if (is_view(*node) || constant) {
                 if (f.stored) add(UnitKind::Keep, v, f);
                 if (f.stored && f.opaque) load_only_[static_cast<size_t>(v->id)] = true;
@@ -113,7 +114,8 @@ void Units::add(UnitKind kind, Value* v, const ValueFacts& f) {
 std::vector<Value*> Units::elementwise(const Unit& u) const {
     const Node& n = u.node();
     switch (u.kind) {
-        case UnitKind::Keep: return is_view(n) && !load_only(u.value) ? std::vector<Value*>{u.value} : std::vector<Value*>{};
+        case UnitKind::Keep:
+            return is_view(n) && !load_only(u.value) ? std::vector<Value*>{u.value} : std::vector<Value*>{};
         case UnitKind::Part: return {n.operands[static_cast<size_t>(u.part)]};
         case UnitKind::Reduce: return n.operands;
         case UnitKind::Pointwise: break;

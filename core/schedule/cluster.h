@@ -16,13 +16,13 @@ enum class UnitKind : uint8_t {
 
 struct Unit {
     UnitKind kind;
-    ir::Value* value;         // what it computes
-    int part = -1;            // Part: which operand
-    Expr part_offset;         // Part: where along the Cat's axis
+    ir::Value* value;  // what it computes
+    int part = -1;     // Part: which operand
+    Expr part_offset;  // Part: where along the Cat's axis
     int region = 0;
     int cluster = -1;
-    Index index;              // of its domain, in the cluster's axes
-    int cost = 1;             // rough scalar operations per element
+    Index index;   // of its domain, in the cluster's axes
+    int cost = 1;  // rough scalar operations per element
 
     const ir::Node& node() const { return *value->node; }
     const std::vector<Expr>& domain() const {
@@ -41,7 +41,7 @@ struct Axis {
 struct Cluster {
     int region = 0;
     std::vector<Axis> axes;
-    int next_axis = 0;       // for names
+    int next_axis = 0;  // for names
     bool reduces = false;
     bool column = false;     // the reduced axes are not the innermost ones in memory
     bool ordered = false;    // an ArgMax or ArgMin needs the reduced axes in their logical order
@@ -56,7 +56,8 @@ class Units {
     explicit Units(const Facts& facts);
 
     std::vector<Unit> list;
-    // The unit that computes v where it is used by index; -1 for views, free values (Scalar, Iota), opaque values of other origin.
+    // The unit that computes v where it is used by index; -1 for views, free values (Scalar, Iota), opaque values of
+    // other origin.
     int computing(const ir::Value* v) const { return computing_[static_cast<size_t>(v->id)]; }
     // All units that have to be done before v is in memory.
     const std::vector<int>& storing(const ir::Value* v) const { return storing_[static_cast<size_t>(v->id)]; }

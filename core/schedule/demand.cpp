@@ -39,9 +39,9 @@ class Demand {
 
   private:
     struct Cost {
-        int ops = 0;          // to compute an element from what is in memory
-        double loads = 0;     // of about as many elements
-        bool leaf = false;    // would be stored rather than computed elsewhere
+        int ops = 0;                  // to compute an element from what is in memory
+        double loads = 0;             // of about as many elements
+        bool leaf = false;            // would be stored rather than computed elsewhere
         bool dear_broadcast = false;  // something varies along its innermost axis with it, many times over
         bool irregular = false;       // read at other places than its reader's own
         int64_t elements = 0;
@@ -73,11 +73,13 @@ class Demand {
         for (Value* v : operands(unit)) {
             const Value* s = units_.source(v);
             const int p = units_.computing(s);
-            const int64_t elements = p >= 0 ? costs_[static_cast<size_t>(p)].elements : std::max<int64_t>(hint(s->type.numel()), 1);
+            const int64_t elements =
+                p >= 0 ? costs_[static_cast<size_t>(p)].elements : std::max<int64_t>(hint(s->type.numel()), 1);
             const bool small = elements * kBroadcast <= c.elements;
             if (p >= 0) {
                 Cost& o = costs_[static_cast<size_t>(p)];
-                if (small && varies_innermost(v, unit.kind == UnitKind::Reduce ? v->type : unit.value->type)) o.dear_broadcast = true;
+                if (small && varies_innermost(v, unit.kind == UnitKind::Reduce ? v->type : unit.value->type))
+                    o.dear_broadcast = true;
                 if (std::find(moved.begin(), moved.end(), v) != moved.end()) o.irregular = true;
                 if (!o.leaf) {
                     c.ops = std::min(c.ops + o.ops, 10000);

@@ -63,7 +63,8 @@ void Dependences::merge(int into, int from) {
         Item& other = items_[i];
         if (std::find(other.direct.begin(), other.direct.end(), from) != other.direct.end()) {
             std::erase(other.direct, from);
-            if (std::find(other.direct.begin(), other.direct.end(), into) == other.direct.end()) other.direct.push_back(into);
+            if (std::find(other.direct.begin(), other.direct.end(), into) == other.direct.end())
+                other.direct.push_back(into);
         }
         const bool had = test(other.all, from);
         clear(other.all, from);

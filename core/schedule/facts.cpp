@@ -69,7 +69,8 @@ std::optional<Layout> view_layout(const Node& view, const Layout& operand) {
             return out;
         }
         case Op::AsStrided:
-            out.offset = *view.get<Expr>("offset");  // from the start of the storage, which is where a computed root starts
+            out.offset =
+                *view.get<Expr>("offset");  // from the start of the storage, which is where a computed root starts
             out.strides = to.strides;
             return out;
         default: return std::nullopt;
@@ -146,8 +147,10 @@ void Facts::find_owners() {
             ValueFacts& f = of(v);
             f.owner = v;
             if (is_view(*n)) {
-                if (f.alias) f.owner = of(n->operands[0]).owner;
-                else if (f.shared) f.owner = of(f.layout->root).owner;
+                if (f.alias)
+                    f.owner = of(n->operands[0]).owner;
+                else if (f.shared)
+                    f.owner = of(f.layout->root).owner;
             } else if (n->op == Op::Call) {
                 int source = r < n->aliases.size() ? n->aliases[r] : -1;
                 for (size_t i = 0; i < n->operands.size() && source < 0; ++i)
@@ -189,8 +192,8 @@ void Facts::require_outputs() {
         // A base that is a view is a copy in the program: memory of its own. A root that nobody else sees may serve.
         Value* root = is_view(*base->node) && f.layout ? f.layout->root : nullptr;
         if (root && is_computed(*root->node) && wanted[root].size() == 1 && f.stable && of(root).stable &&
-            root->type.numel() == base->type.numel() && has_strides(base, f.layout->strides) && ir::is_dense(base->type) &&
-            ir::is_dense(root->type)) {
+            root->type.numel() == base->type.numel() && has_strides(base, f.layout->strides) &&
+            ir::is_dense(base->type) && ir::is_dense(root->type)) {
             f.shared = true;
             of(root).stored = true;
         } else {

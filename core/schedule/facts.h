@@ -1,5 +1,6 @@
-// What the scheduler has to know about a graph before it decides anything: memory (who views whom, what has to be stored with
-// exact strides, what is handed out) and time (regions between writes, values that may be computed at another time).
+// What the scheduler has to know about a graph before it decides anything: memory (who views whom, what has to be
+// stored with exact strides, what is handed out) and time (regions between writes, values that may be computed at
+// another time).
 #pragma once
 #include <optional>
 #include <vector>
@@ -17,17 +18,19 @@ struct Layout {
 };
 
 struct ValueFacts {
-    int position = -1;           // of its node in the graph
-    int region = 0;              // number of writing Calls before its node
-    bool alias = false;          // a view that shares memory with its operand by the meaning of the program
-    bool stable = true;          // its elements are the same whenever they are read or computed: no Call writes what it comes from
-    ir::Value* base = nullptr;   // through alias views: whose memory it is by the meaning of the program
-    Layout in_base;              // where in it
-    std::optional<Layout> layout;  // where its elements can be loaded from, seen through all views; root is no view, or opaque
-    bool stored = false;         // has to be in memory of its own, with its type's strides
-    bool shared = false;         // a base that is a view all the same (no alias): in memory as a window of layout->root
-    bool opaque = false;         // is loaded by everyone, never computed where it is used: inputs, results of Calls, ...
-    bool escapes = false;        // its memory is handed out
+    int position = -1;   // of its node in the graph
+    int region = 0;      // number of writing Calls before its node
+    bool alias = false;  // a view that shares memory with its operand by the meaning of the program
+    bool stable =
+        true;  // its elements are the same whenever they are read or computed: no Call writes what it comes from
+    ir::Value* base = nullptr;  // through alias views: whose memory it is by the meaning of the program
+    Layout in_base;             // where in it
+    std::optional<Layout>
+        layout;            // where its elements can be loaded from, seen through all views; root is no view, or opaque
+    bool stored = false;   // has to be in memory of its own, with its type's strides
+    bool shared = false;   // a base that is a view all the same (no alias): in memory as a window of layout->root
+    bool opaque = false;   // is loaded by everyone, never computed where it is used: inputs, results of Calls, ...
+    bool escapes = false;  // its memory is handed out
     ir::Value* owner = nullptr;  // the value that holds the memory it lives in, seen through view Calls as well
     int uses = 0;
 };

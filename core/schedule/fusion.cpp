@@ -14,8 +14,8 @@ using ir::Value;
 
 namespace {
 
-// A cluster whose reduced axes are not innermost runs down columns; element-wise stores in it are worth it only while a block of
-// columns stays in the cache.
+// A cluster whose reduced axes are not innermost runs down columns; element-wise stores in it are worth it only while a
+// block of columns stays in the cache.
 constexpr int64_t kColumnRows = 512;
 // Units farther apart in the program are not brought together only because they read the same thing.
 constexpr int kSiblingDistance = 48;
@@ -23,7 +23,8 @@ constexpr int kMaxStages = 6;
 
 class Fusion {
   public:
-    Fusion(const Facts& facts, Units& units, const Options& options) : facts_(facts), units_(units), options_(options) {}
+    Fusion(const Facts& facts, Units& units, const Options& options)
+        : facts_(facts), units_(units), options_(options) {}
 
     Fused run() {
         reads_.resize(static_cast<size_t>(facts_.graph.id_bound()));
@@ -52,8 +53,10 @@ class Fusion {
     void items_before(Value* v, int region, std::vector<int>& out) {
         Value* s = units_.source(v);
         if (facts_.of(s).region != region) return;
-        if (const int u = units_.computing(s); u >= 0) out.push_back(item(unit(u).cluster));
-        else if (auto c = out_.item_of_call.find(s->node); c != out_.item_of_call.end()) out.push_back(c->second);
+        if (const int u = units_.computing(s); u >= 0)
+            out.push_back(item(unit(u).cluster));
+        else if (auto c = out_.item_of_call.find(s->node); c != out_.item_of_call.end())
+            out.push_back(c->second);
         else if (units_.load_only(s))
             for (int p : units_.storing(s)) out.push_back(item(unit(p).cluster));
     }
@@ -66,7 +69,8 @@ class Fusion {
             const Value* base = facts_.of(v).base;
             Value* memory = facts_.of(base).shared ? facts_.of(base).layout->root : const_cast<Value*>(base);
             if (facts_.of(memory).region != region) continue;
-            if (auto c = out_.item_of_call.find(memory->node); c != out_.item_of_call.end()) before.push_back(c->second);
+            if (auto c = out_.item_of_call.find(memory->node); c != out_.item_of_call.end())
+                before.push_back(c->second);
             for (int u : units_.storing(memory)) before.push_back(item(unit(u).cluster));
         }
         for (int b : before) out_.order.depend(it, b);
@@ -119,8 +123,8 @@ class Fusion {
         return out;
     }
 
-    // Everything of cluster c that v at `index` goes back to is had there at that very index (given by `map`, where c's axes are
-    // about to become others).
+    // Everything of cluster c that v at `index` goes back to is had there at that very index (given by `map`, where c's
+    // axes are about to become others).
     bool agrees(const Value* v, const Index& index, int c, const AxisMap& map = {}) {
         if (const int u = units_.computing(v); u >= 0) {
             if (unit(u).cluster != c) return true;
@@ -201,7 +205,8 @@ class Fusion {
     }
 
     // The position that an ArgMax reports counts the reduced axes row-major, which has to be the order of the loops.
-    static bool keeps_order(const Unit& u, const Index& index, const std::vector<Axis>& axes, const std::vector<bool>& reduced) {
+    static bool keeps_order(const Unit& u, const Index& index, const std::vector<Axis>& axes,
+                            const std::vector<bool>& reduced) {
         if (u.kind != UnitKind::Reduce || (u.node().op != Op::ArgMax && u.node().op != Op::ArgMin)) return true;
         Expr logical(0), loops(0);
         for (size_t i = 0; i < index.size(); ++i)
@@ -223,7 +228,8 @@ class Fusion {
         if (cl.cost > options_.cluster_limit) return false;
         if (u.kind != UnitKind::Reduce) {
             if (!cl.reduces) return true;
-            const bool full = std::any_of(index.begin(), index.end(), [&](const Expr& e) { return contains_any(e, cl, true); });
+            const bool full =
+                std::any_of(index.begin(), index.end(), [&](const Expr& e) { return contains_any(e, cl, true); });
             return !full || !cl.column || reduced_count(cl) <= kColumnRows;
         }
         if (!separate(u, index, c)) return false;
@@ -257,7 +263,8 @@ class Fusion {
         return index && consistent(*index, c, same, other) ? index : std::nullopt;
     }
 
-    bool consistent(const Index& index, int c, const std::vector<Value*>& same, const std::vector<Value*>& other, const AxisMap& map = {}) {
+    bool consistent(const Index& index, int c, const std::vector<Value*>& same, const std::vector<Value*>& other,
+                    const AxisMap& map = {}) {
         for (Value* v : other)
             if (touches(v, c)) return false;
         return std::all_of(same.begin(), same.end(), [&](Value* v) { return agrees(v, index, c, map); });
@@ -285,7 +292,8 @@ class Fusion {
         Cluster& cl = cluster(c);
         cl.units.push_back(u);
         cl.cost += un.cost > 6 ? 2 : 1;  // a function is many instructions
-        if (un.kind == UnitKind::Reduce && (un.node().op == Op::ArgMax || un.node().op == Op::ArgMin)) cl.ordered = true;
+        if (un.kind == UnitKind::Reduce && (un.node().op == Op::ArgMax || un.node().op == Op::ArgMin))
+            cl.ordered = true;
         for (int b : before)
             if (b != item(c)) out_.order.depend(item(c), b);
         for (Value* v : units_.elementwise(un)) note_read(v, c, un.index);
@@ -311,12 +319,15 @@ class Fusion {
         list.push_back({c, cluster(c).units.back(), index});
     }
 
-    bool join_sibling(int u, const std::vector<Value*>& same, const std::vector<Value*>& other, const std::vector<int>& before) {
+    bool join_sibling(int u, const std::vector<Value*>& same, const std::vector<Value*>& other,
+                      const std::vector<int>& before) {
         for (Value* v : same) {
             auto list = reads_[static_cast<size_t>(v->id)];  // joining changes it
             for (size_t i = list.size(); i-- > 0;) {
                 const Read& r = list[i];
-                if (!cluster(r.cluster).alive || cluster(r.cluster).region != unit(u).region || u - r.unit > kSiblingDistance) continue;
+                if (!cluster(r.cluster).alive || cluster(r.cluster).region != unit(u).region ||
+                    u - r.unit > kSiblingDistance)
+                    continue;
                 if (consistent(r.index, r.cluster, same, other) && try_join(u, r.cluster, r.index, before)) return true;
             }
         }
@@ -334,7 +345,8 @@ class Fusion {
         for (Value* x : v->node->operands) leaves(x, depth - 1, out);
     }
 
-    bool join_column_sibling(int u, const std::vector<Value*>& same, const std::vector<Value*>& other, const std::vector<int>& before) {
+    bool join_column_sibling(int u, const std::vector<Value*>& same, const std::vector<Value*>& other,
+                             const std::vector<int>& before) {
         std::set<const Value*> mine;
         for (size_t c = out_.clusters.size(); c-- > 0;) {
             const Cluster& cl = out_.clusters[c];
@@ -394,7 +406,8 @@ class Fusion {
             if (!consistent(moved, into, units_.elementwise(unit(m)), units_.irregular(unit(m)))) return false;
         }
         for (int m : a.units)
-            if (!consistent(unit(m).index, from, units_.elementwise(unit(m)), units_.irregular(unit(m)), map)) return false;
+            if (!consistent(unit(m).index, from, units_.elementwise(unit(m)), units_.irregular(unit(m)), map))
+                return false;
         if (!a.reduces && b.reduces) {
             if (b.column) return false;
             for (const Axis& x : b.axes)
@@ -439,7 +452,8 @@ class Fusion {
             if (std::find(candidates.begin(), candidates.end(), c) == candidates.end()) candidates.push_back(c);
         }
         // Reductions first: what follows them stays with their rows.
-        std::stable_sort(candidates.begin(), candidates.end(), [&](int a, int b) { return cluster(a).reduces > cluster(b).reduces; });
+        std::stable_sort(candidates.begin(), candidates.end(),
+                         [&](int a, int b) { return cluster(a).reduces > cluster(b).reduces; });
         for (int c : candidates) {
             auto index = index_in(u, c, same, other);
             if (index && try_join(u, c, *index, before)) break;

@@ -34,8 +34,10 @@ std::vector<Group> groups(const std::vector<Expr>& from, const std::vector<Expr>
         Expr x = from[i], y = to[j];
         while (x != y) {
             // grow the smaller side; where that is not known, take everything that is left
-            if (shapes::known_lt(x, y) && g.a_end < from.size()) x = x * from[g.a_end++];
-            else if (shapes::known_lt(y, x) && g.b_end < to.size()) y = y * to[g.b_end++];
+            if (shapes::known_lt(x, y) && g.a_end < from.size())
+                x = x * from[g.a_end++];
+            else if (shapes::known_lt(y, x) && g.b_end < to.size())
+                y = y * to[g.b_end++];
             else {
                 g.a_end = from.size();
                 g.b_end = to.size();
@@ -50,7 +52,8 @@ std::vector<Group> groups(const std::vector<Expr>& from, const std::vector<Expr>
 }
 
 // out[b..b_end) from index[a..a_end).
-void renumber_group(const Group& g, const std::vector<Expr>& from, const std::vector<Expr>& to, const Index& index, Index& out) {
+void renumber_group(const Group& g, const std::vector<Expr>& from, const std::vector<Expr>& to, const Index& index,
+                    Index& out) {
     Expr flat(0);
     for (size_t i = g.a; i < g.a_end; ++i) flat = i == g.a ? index[i] : flat * from[i] + index[i];
     for (size_t j = g.b_end; j-- > g.b;) {
@@ -133,8 +136,10 @@ std::optional<PartialIndex> result_index(const ir::Node& view, const PartialInde
             const size_t added = to.size() - from.size();
             PartialIndex out(to.size());
             for (size_t i = 0; i < to.size(); ++i) {
-                if (to[i] == Expr(1)) out[i] = Expr(0);
-                else if (i >= added && from[i - added] == to[i]) out[i] = index[i - added];
+                if (to[i] == Expr(1))
+                    out[i] = Expr(0);
+                else if (i >= added && from[i - added] == to[i])
+                    out[i] = index[i - added];
             }
             return out;
         }
@@ -197,8 +202,10 @@ Index reduced_index(const ir::Node& reduce, const Index& index) {
     const bool* keep = reduce.get<bool>("keepdim");
     Index out;
     for (size_t i = 0; i < index.size(); ++i) {
-        if (!is_reduced(reduce, i)) out.push_back(index[i]);
-        else if (keep && *keep) out.emplace_back(0);
+        if (!is_reduced(reduce, i))
+            out.push_back(index[i]);
+        else if (keep && *keep)
+            out.emplace_back(0);
     }
     return out;
 }

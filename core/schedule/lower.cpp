@@ -21,7 +21,11 @@ namespace {
 class Lowering {
   public:
     Lowering(const Facts& facts, const Units& units, const Fused& fused, const std::vector<bool>& stored, int cluster)
-        : facts_(facts), units_(units), stored_(stored), cluster_(cluster), axes_(fused.clusters[static_cast<size_t>(cluster)].axes) {}
+        : facts_(facts),
+          units_(units),
+          stored_(stored),
+          cluster_(cluster),
+          axes_(fused.clusters[static_cast<size_t>(cluster)].axes) {}
 
     Draft run(const Cluster& c) {
         for (int u : c.units)
@@ -45,7 +49,9 @@ class Lowering {
         for (const auto& s : draft_.stores) s.address.symbols(symbols);
         for (size_t i = list.size(); i-- > 0;) {
             const loops::Scalar& s = list[i];
-            if (s.kind == loops::ScalarKind::IndexOf && std::find(symbols.begin(), symbols.end(), s.symbol) != symbols.end()) place[i] = 0;
+            if (s.kind == loops::ScalarKind::IndexOf &&
+                std::find(symbols.begin(), symbols.end(), s.symbol) != symbols.end())
+                place[i] = 0;
             if (place[i] < 0) continue;
             for (int a : s.args) place[static_cast<size_t>(a)] = 0;
             if (s.mask >= 0) place[static_cast<size_t>(s.mask)] = 0;
@@ -145,7 +151,8 @@ class Lowering {
         for (Value* x : v->node->operands) args.push_back(element(x, index, mask));
         const Op op = v->node->op;
         // Masked-off operands are zeros, and an integer division by zero traps.
-        if (mask >= 0 && !ir::is_float(v->type.dtype) && (op == Op::FloorDiv || op == Op::TruncDiv || op == Op::Mod || op == Op::Fmod))
+        if (mask >= 0 && !ir::is_float(v->type.dtype) &&
+            (op == Op::FloorDiv || op == Op::TruncDiv || op == Op::Mod || op == Op::Fmod))
             args[1] = s_.where(mask, args[1], s_.constant_int(v->type.dtype, 1));
         return s_.apply(op, v->type.dtype, std::move(args));
     }
@@ -225,7 +232,8 @@ class Lowering {
         Value* x = n.operands[0];
         const size_t axis = static_cast<size_t>(n.get<Expr>("dim")->value());
         Index at = index;
-        at[axis] = position(n.operands[1], index, x->type.sizes[axis], mask, false);  // torch.gather takes no negative index
+        at[axis] =
+            position(n.operands[1], index, x->type.sizes[axis], mask, false);  // torch.gather takes no negative index
         return element(x, at, mask);
     }
 

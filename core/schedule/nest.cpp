@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "core/schedule/axes.h"
+#include "core/schedule/stages.h"
 #include "core/support/error.h"
 
 namespace braze::schedule {
@@ -32,9 +33,6 @@ class Builder {
         choose_lanes();
         rename();
         params();
-        levels();
-        stages();
-        find_in_place();
         finish();
         return std::move(nest_);
     }
@@ -61,8 +59,8 @@ class Builder {
 
     // ---- order
 
-    // How far neighbours along each axis lie apart in memory, for each access; 0 where it does not move or is irregular. The
-    // most important accesses first: stores, then loads, the large before the small.
+    // How far neighbours along each axis lie apart in memory, for each access; 0 where it does not move or is
+    // irregular. The most important accesses first: stores, then loads, the large before the small.
     void find_distances() {
         std::vector<std::pair<int, std::vector<int64_t>>> rows;
         auto add = [&](int rank, const Expr& address) {
@@ -109,7 +107,8 @@ class Builder {
         if (!e.contains(a.symbol) && !e.contains(b.symbol)) return e;
         if (auto x = e.affine_in(a.symbol)) {
             auto y = x->second.affine_in(b.symbol);
-            if (y && !x->first.contains(b.symbol) && x->first == y->first * b.extent) return y->first * both + y->second;
+            if (y && !x->first.contains(b.symbol) && x->first == y->first * b.extent)
+                return y->first * both + y->second;
             if (y) return std::nullopt;
         }
         switch (e.kind()) {
@@ -185,8 +184,8 @@ class Builder {
         return n;
     }
 
-    // Without reductions all axes are parallel so far: the last one becomes the inner loop, unless it is needed to keep all
-    // cores busy, or is the only one.
+    // Without reductions all axes are parallel so far: the last one becomes the inner loop, unless it is needed to keep
+    // all cores busy, or is the only one.
     void divide() {
         if (d_.reduces && !inner_.empty()) return;
         if (outer_.size() > 1) {
@@ -202,8 +201,8 @@ class Builder {
         Kernel& k = nest_.kernel;
         k.vectorize = inner_.empty() ? loops::Vectorize::OuterLast : loops::Vectorize::InnerLast;
         if (inner_.empty() || !d_.reduces) return;
-        // Reductions: along whichever axis more of the accesses run through memory one by one. Those that move along most axes
-        // touch most of the memory, and only they count.
+        // Reductions: along whichever axis more of the accesses run through memory one by one. Those that move along
+        // most axes touch most of the memory, and only they count.
         std::vector<const Expr*> addresses;
         size_t most = 0;
         const auto moved = [&](const Expr& address) {
@@ -265,7 +264,8 @@ class Builder {
             fixed.push_back(address);
         }
         Expr offset = shapes::sum(fixed);
-        if (!shapes::known_le(Expr(0), offset) || (masked && !offset.is_const())) offset = Expr(0);  // stay inside the buffer
+        if (!shapes::known_le(Expr(0), offset) || (masked && !offset.is_const()))
+            offset = Expr(0);  // stay inside the buffer
         address = address - offset;
         ir::Value* v = d_.buffers[static_cast<size_t>(buffer)];
         for (size_t i = 0; i < nest_.buffers.size(); ++i)
@@ -286,116 +286,23 @@ class Builder {
         for (auto& s : d_.stores) s.buffer = param(s.buffer, s.address, true, false);
     }
 
-    // ---- levels and stages
-
-    void levels() {
-        Kernel& k = nest_.kernel;
-        k.scalars = std::move(d_.scalars);
-        for (size_t i = 0; i < k.scalars.size(); ++i) {
-            Scalar& s = k.scalars[i];
-            s.level = Level::Uniform;
-            for (int a : s.args) s.level = std::max(s.level, k.scalars[static_cast<size_t>(a)].level);
-            if (s.kind == ScalarKind::Load || s.kind == ScalarKind::Index) s.level = loops::level_of(k, s.address, i);
-            if (s.mask >= 0) s.level = std::max(s.level, k.scalars[static_cast<size_t>(s.mask)].level);
-            if (s.kind == ScalarKind::Reduce) s.level = Level::Outer;
-            k.has_checks |= s.kind == ScalarKind::Check;
-        }
-    }
-
-    // The first stage after whose loop a scalar that does not depend on inner axes is known; for others the last such stage it
-    // needs. -1: needs no reduction.
-    void stages() {
-        Kernel& k = nest_.kernel;
-        std::vector<int> after(k.scalars.size(), -1);
-        std::vector<std::pair<Expr, size_t>> indirect;
-        auto address = [&](const Expr& e, int stage) {
-            for (const auto& [symbol, i] : indirect)
-                if (e.contains(symbol)) stage = std::max(stage, after[i]);
-            return stage;
-        };
-        int last = 0;
-        for (size_t i = 0; i < k.scalars.size(); ++i) {
-            Scalar& s = k.scalars[i];
-            for (int a : s.args) after[i] = std::max(after[i], after[static_cast<size_t>(a)]);
-            if (s.mask >= 0) after[i] = std::max(after[i], after[static_cast<size_t>(s.mask)]);
-            after[i] = address(s.address, after[i]);
-            if (s.kind == ScalarKind::IndexOf) indirect.emplace_back(s.symbol, i);
-            if (s.kind == ScalarKind::Reduce) last = std::max(last, s.stage = ++after[i]);
-        }
-        k.stages.resize(static_cast<size_t>(last) + 1);
-        for (size_t i = 0; i < k.scalars.size(); ++i)
-            if (k.scalars[i].kind == ScalarKind::Reduce)
-                k.stages[static_cast<size_t>(k.scalars[i].stage)].reduces.push_back(static_cast<int>(i));
-        for (const auto& s : d_.stores) {
-            const Level level = std::max(k.scalars[static_cast<size_t>(s.scalar)].level, loops::level_of(k, s.address, k.scalars.size()));
-            int stage = address(s.address, after[static_cast<size_t>(s.scalar)]);
-            if (level == Level::Inner) ++stage;
-            stage = std::max(stage, 0);
-            if (static_cast<size_t>(stage) >= k.stages.size()) k.stages.resize(static_cast<size_t>(stage) + 1);
-            k.stages[static_cast<size_t>(stage)].stores.push_back({s.buffer, s.address, s.scalar, level});
-        }
-    }
-
-    // ---- in place: a param that is stored once, and another that is only loaded at the very same elements, not later
-
-    void find_in_place() {
-        Kernel& k = nest_.kernel;
-        for (size_t w = 0; w < k.params.size(); ++w) {
-            if (!k.params[w].written) continue;
-            const loops::Store* store = nullptr;
-            size_t stage = 0;
-            int stores = 0;
-            for (size_t st = 0; st < k.stages.size(); ++st)
-                for (const auto& s : k.stages[st].stores)
-                    if (s.param == static_cast<int>(w)) store = &s, stage = st, ++stores;
-            // Only while everything is over with the last stage's loop are other stages' loads certainly done.
-            if (stores != 1 || stage + 1 != k.stages.size() || store->level != (k.inner.empty() ? Level::Outer : Level::Inner)) continue;
-            for (size_t r = 0; r < k.params.size(); ++r) {
-                if (k.params[r].written || ir::size_of(k.params[r].dtype) != ir::size_of(k.params[w].dtype)) continue;
-                if (nest_.offsets[r] != nest_.offsets[w] || taken(r)) continue;
-                int loads = 0, at_same = 0;
-                for (const Scalar& s : k.scalars)
-                    if (s.kind == ScalarKind::Load && s.param == static_cast<int>(r)) {
-                        ++loads;
-                        at_same += s.mask < 0 && s.address == store->address;
-                    }
-                // the same buffer may come in under another offset
-                const bool once = std::count(nest_.buffers.begin(), nest_.buffers.end(), nest_.buffers[r]) == 1;
-                if (loads != 1 || at_same != 1 || !once || !loaded_before(static_cast<int>(r), *store)) continue;
-                k.params[w].inplace_of = static_cast<int>(r);
-                break;
-            }
-        }
-    }
-    // Is r's element certainly loaded before `store`, the last stage's, overwrites it?
-    bool loaded_before(int r, const loops::Store& store) const {
-        const Kernel& k = nest_.kernel;
-        std::vector<bool> reached(k.scalars.size(), false);
-        for (const loops::Store& s : k.stages.back().stores) {
-            reached[static_cast<size_t>(s.scalar)] = true;
-            if (&s == &store) break;
-        }
-        for (size_t i = k.scalars.size(); i-- > 0;) {
-            if (!reached[i]) continue;
-            const Scalar& s = k.scalars[i];
-            if (s.kind == ScalarKind::Load && s.param == r) return true;
-            if (s.kind == ScalarKind::Reduce) continue;  // of an earlier stage
-            for (int a : s.args) reached[static_cast<size_t>(a)] = true;
-            if (s.mask >= 0) reached[static_cast<size_t>(s.mask)] = true;
-        }
-        return false;
-    }
-    bool taken(size_t r) const {
-        return std::any_of(nest_.kernel.params.begin(), nest_.kernel.params.end(),
-                           [&](const loops::Param& p) { return p.inplace_of == static_cast<int>(r); });
-    }
-
     void finish() {
         Kernel& k = nest_.kernel;
+        k.scalars = std::move(d_.scalars);
+        set_levels(k);
+        std::vector<loops::Store> stores;
+        for (const auto& s : d_.stores) stores.push_back({s.buffer, s.address, s.scalar, Level::Inner});
+        make_stages(k, std::move(stores));
+        keep_between_stages(k);
+        std::vector<bool> alone;
+        for (const ir::Value* v : nest_.buffers)
+            alone.push_back(std::count(nest_.buffers.begin(), nest_.buffers.end(), v) == 1);
+        find_in_place(k, alone, nest_.offsets);
         nest_.outer_count = shapes::product(k.outer);
         int64_t inner = 0, outer = 1;
         for (const Scalar& s : k.scalars) {
-            const int cost = s.kind == ScalarKind::Unary || s.kind == ScalarKind::Binary ? std::max(cost_of(s.op), 1) : 1;
+            const int cost =
+                s.kind == ScalarKind::Unary || s.kind == ScalarKind::Binary ? std::max(cost_of(s.op), 1) : 1;
             (s.level == Level::Inner ? inner : outer) += cost;
         }
         nest_.work = Expr(outer) + Expr(inner) * shapes::product(k.inner);

@@ -8,11 +8,11 @@
 namespace braze::schedule {
 
 struct Nest {
-    loops::Kernel kernel;              // named, complete
-    std::string text;                  // its canonical text
-    std::vector<ir::Value*> buffers;   // per param
-    std::vector<Expr> offsets;         // per param: element offset from the value's first element
-    Expr outer_count, work;            // as in runtime::RunKernel
+    loops::Kernel kernel;             // named, complete
+    std::string text;                 // its canonical text
+    std::vector<ir::Value*> buffers;  // per param
+    std::vector<Expr> offsets;        // per param: element offset from the value's first element
+    Expr outer_count, work;           // as in runtime::RunKernel
 };
 
 Nest make_nest(Draft draft, const std::vector<Expr>& symbols);

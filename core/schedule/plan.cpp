@@ -31,7 +31,8 @@ bool has_out_variant(std::string_view callee) {
 
 class Planner {
   public:
-    Planner(const Facts& facts, const Units& units, const std::vector<Cluster>& clusters, std::vector<Step> steps, runtime::Program& p)
+    Planner(const Facts& facts, const Units& units, const std::vector<Cluster>& clusters, std::vector<Step> steps,
+            runtime::Program& p)
         : facts_(facts), units_(units), clusters_(clusters), steps_(std::move(steps)), p_(p) {
         slot_of_.assign(static_cast<size_t>(facts.graph.id_bound()), -1);
         last_use_.assign(slot_of_.size(), -1);
@@ -47,8 +48,10 @@ class Planner {
         find_last_uses();
         for (size_t i = 0; i < steps_.size(); ++i) {
             now_ = static_cast<int>(i);
-            if (steps_[i].call) call(steps_[i]);
-            else kernel(steps_[i]);
+            if (steps_[i].call)
+                call(steps_[i]);
+            else
+                kernel(steps_[i]);
             release_dead();
         }
         now_ = static_cast<int>(steps_.size());
@@ -137,8 +140,10 @@ class Planner {
                 return;
             case SlotKind::Fresh: p_.thunks.emplace_back(runtime::Allocate{s}); return;
             case SlotKind::Arena:
-                if (auto n = bytes(slot.type)) slot.arena_offset = arena_.allocate(*n);
-                else p_.thunks.emplace_back(runtime::Allocate{s});
+                if (auto n = bytes(slot.type))
+                    slot.arena_offset = arena_.allocate(*n);
+                else
+                    p_.thunks.emplace_back(runtime::Allocate{s});
                 live_.push_back(s);
                 return;
         }
@@ -173,7 +178,8 @@ class Planner {
             const Value *from = nest.buffers[static_cast<size_t>(r)], *to = nest.buffers[w];
             const int a = slot(from), b = slot(to);
             Slot &source = p_.slots[static_cast<size_t>(a)], &target = p_.slots[static_cast<size_t>(b)];
-            if (source.kind != SlotKind::Arena || target.kind != SlotKind::Arena || ready_[static_cast<size_t>(b)]) continue;
+            if (source.kind != SlotKind::Arena || target.kind != SlotKind::Arena || ready_[static_cast<size_t>(b)])
+                continue;
             if (source.arena_offset < 0 || facts_.of(from).owner != from) continue;
             if (last_use_[index(from)] != now_ || bytes(source.type) != bytes(target.type)) continue;
             if (std::find(live_.begin(), live_.end(), a) == live_.end()) continue;
@@ -242,13 +248,16 @@ class Planner {
                 if (n.line >= 0) line = n.line;
                 const std::string_view op = ir::name(n.op);
                 if (std::find(ops.begin(), ops.end(), op) != ops.end()) continue;
-                if (ops.size() < kNamedOps) ops.push_back(op);
-                else more = true;
+                if (ops.size() < kNamedOps)
+                    ops.push_back(op);
+                else
+                    more = true;
             }
             for (std::string_view op : ops) text += (text.empty() ? "" : ", ") + std::string(op);
             if (more) text += ", ...";
         }
-        if (line >= 0 && line < static_cast<int>(facts_.graph.lines.size())) text += " (" + facts_.graph.lines[static_cast<size_t>(line)] + ")";
+        if (line >= 0 && line < static_cast<int>(facts_.graph.lines.size()))
+            text += " (" + facts_.graph.lines[static_cast<size_t>(line)] + ")";
         p_.origins.push_back(std::move(text));
         return static_cast<int>(p_.origins.size()) - 1;
     }

@@ -19,7 +19,8 @@ using ir::Value;
 
 namespace {
 
-// A reduction with fewer independent results than this cannot keep many cores busy (down columns, a vector of them is one) ...
+// A reduction with fewer independent results than this cannot keep many cores busy (down columns, a vector of them is
+// one) ...
 constexpr int64_t kFewResults = 32;
 constexpr int64_t kFewColumns = 256;
 // ... which is only worth a second kernel from this many elements on.
@@ -53,11 +54,13 @@ void expand_var_mean(Node* n, Builder& b) {
     const Sizes& sizes = mean->type.sizes;
     // max(count - correction, 0), as eager
     Value* divisor;
-    if (count.is_const()) divisor = b.scalar(d, std::max(static_cast<double>(count.value()) - correction, 0.0), sizes);
+    if (count.is_const())
+        divisor = b.scalar(d, std::max(static_cast<double>(count.value()) - correction, 0.0), sizes);
     else if (std::trunc(correction) == correction)
         divisor = b.scalar_int(d, shapes::max(count - Expr(static_cast<int64_t>(correction)), Expr(0)), sizes);
     else
-        divisor = b.binary(Op::Maximum, b.sub(b.scalar_int(d, count, sizes), b.scalar(d, correction, sizes)), b.scalar(d, 0, sizes));
+        divisor = b.binary(Op::Maximum, b.sub(b.scalar_int(d, count, sizes), b.scalar(d, correction, sizes)),
+                           b.scalar(d, 0, sizes));
     const bool keep = *n->get<bool>("keepdim");
     auto sum = [&](Value* y) { return b.reduce(Op::Sum, y, dims, keep); };
     x = b.cast(x, d);
@@ -113,7 +116,9 @@ bool split_reduction(Node* n, Builder& b) {
     const std::vector<int> dims = dims_of(*n);
     Value *x = n->operands[0], *result = n->results[0];
     const int64_t results = hint(result->type.numel()), elements = hint(x->type.numel());
-    if (results >= (reduces_columns(*n) ? kFewColumns : kFewResults) || results == 0 || elements < kManyElements || elements / results < 1024) return false;
+    if (results >= (reduces_columns(*n) ? kFewColumns : kFewResults) || results == 0 || elements < kManyElements ||
+        elements / results < 1024)
+        return false;
     const Split split = choose_split(*n, dims, results);
     if (split.axis < 0) return false;
     const size_t axis = static_cast<size_t>(split.axis);
@@ -159,8 +164,10 @@ bool strided_call(Node* n, Builder& b) {
     while (is_view(*v->node) && is_alias(*v->node)) v = v->node->operands[0];
     if (is_computed(*v->node) && v->node->op != Op::Scalar && v->node->op != Op::Iota) return false;
     const ir::TensorType& t = n->results[0]->type;
-    Node* call = b.call("aten::as_strided", {n->operands[0]},
-                        {{"self", ir::Ref{0}}, {"size", t.sizes}, {"stride", t.strides}, {"storage_offset", *n->get<Expr>("offset")}}, {t});
+    Node* call = b.call(
+        "aten::as_strided", {n->operands[0]},
+        {{"self", ir::Ref{0}}, {"size", t.sizes}, {"stride", t.strides}, {"storage_offset", *n->get<Expr>("offset")}},
+        {t});
     call->results[0]->storage = n->results[0]->storage;
     call->aliases = {0};
     b.replace(n->results[0], call->results[0]);

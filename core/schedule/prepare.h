@@ -4,8 +4,8 @@
 
 namespace braze::schedule {
 
-// VarMean becomes sums (two passes). A reduction of many elements to few becomes two levels, so that it runs in parallel and stays
-// accurate. AsStrided of memory whose place in its storage is unknown becomes a Call.
+// VarMean becomes sums (two passes). A reduction of many elements to few becomes two levels, so that it runs in
+// parallel and stays accurate. AsStrided of memory whose place in its storage is unknown becomes a Call.
 void prepare(ir::Graph& g);
 
 }  // namespace braze::schedule

@@ -46,7 +46,8 @@ int Scalars::add(Scalar s) {
     const size_t h = hash(s);
     for (auto [it, end] = known_.equal_range(h); it != end; ++it)
         if (same(list[static_cast<size_t>(it->second)], s)) return it->second;
-    if (list.size() >= kMaxScalars) throw LimitError("a kernel would need more than " + std::to_string(kMaxScalars) + " scalars");
+    if (list.size() >= kMaxScalars)
+        throw LimitError("a kernel would need more than " + std::to_string(kMaxScalars) + " scalars");
     list.push_back(std::move(s));
     known_.emplace(h, static_cast<int>(list.size()) - 1);
     return static_cast<int>(list.size()) - 1;
@@ -54,15 +55,19 @@ int Scalars::add(Scalar s) {
 
 int Scalars::constant(DType d, double value) {
     Scalar s{ScalarKind::Const, d};
-    if (ir::is_float(d)) s.value = loops::cast_number(DType::F64, d, {.f = value}).f;
-    else s.value = loops::cast_number(DType::F64, d, {.f = value}).i;
+    if (ir::is_float(d))
+        s.value = loops::cast_number(DType::F64, d, {.f = value}).f;
+    else
+        s.value = loops::cast_number(DType::F64, d, {.f = value}).i;
     return add(std::move(s));
 }
 
 int Scalars::constant_int(DType d, int64_t value) {
     Scalar s{ScalarKind::Const, d};
-    if (ir::is_float(d)) s.value = loops::cast_number(DType::I64, d, {.i = value}).f;
-    else s.value = loops::cast_number(DType::I64, d, {.i = value}).i;
+    if (ir::is_float(d))
+        s.value = loops::cast_number(DType::I64, d, {.i = value}).f;
+    else
+        s.value = loops::cast_number(DType::I64, d, {.i = value}).i;
     return add(std::move(s));
 }
 
@@ -104,8 +109,10 @@ int Scalars::cast(int s, DType to) {
     const Scalar& x = list[static_cast<size_t>(s)];
     if (x.kind == ScalarKind::Const) {
         loops::Number n;
-        if (const int64_t* i = std::get_if<int64_t>(&x.value)) n.i = *i;
-        else n.f = std::get<double>(x.value);
+        if (const int64_t* i = std::get_if<int64_t>(&x.value))
+            n.i = *i;
+        else
+            n.f = std::get<double>(x.value);
         const loops::Number y = loops::cast_number(from, to, n);
         return ir::is_float(to) ? constant(to, y.f) : constant_int(to, y.i);
     }
@@ -134,7 +141,8 @@ int Scalars::where(int cond, int a, int b) {
     if (a == b || cond < 0) return a;
     // A load under this very mask already has b's value elsewhere.
     const Scalar &x = list[static_cast<size_t>(a)], &y = list[static_cast<size_t>(b)];
-    if (x.kind == ScalarKind::Load && x.mask == cond && y.kind == ScalarKind::Const && bits(x) == bits(y) && x.dtype == y.dtype)
+    if (x.kind == ScalarKind::Load && x.mask == cond && y.kind == ScalarKind::Const && bits(x) == bits(y) &&
+        x.dtype == y.dtype)
         return a;
     const DType d = dtype(a);
     return cast(raw(Op::Where, ir::compute_type(d), {cond, widened(a), widened(b)}), d);

@@ -14,9 +14,9 @@ class Scalars {
     using DType = ir::DType;
     std::vector<loops::Scalar> list;
 
-    int constant(DType d, double value);      // converted to d
+    int constant(DType d, double value);  // converted to d
     int constant_int(DType d, int64_t value);
-    int index(const Expr& e);                 // I64
+    int index(const Expr& e);                                      // I64
     int load(int buffer, DType d, const Expr& address, int mask);  // 0 where the mask is false
     // An elementwise operator on arguments of any dtype, as ir/ops.def defines it: the result has dtype d.
     int apply(ir::Op op, DType d, std::vector<int> args);

@@ -19,7 +19,8 @@ Step call_step(const Facts& facts, const ir::Node* n, int region, int position) 
     return s;
 }
 
-Step kernel_step(const Facts& facts, const Units& units, const Fused& fused, const std::vector<bool>& stored, int cluster) {
+Step kernel_step(const Facts& facts, const Units& units, const Fused& fused, const std::vector<bool>& stored,
+                 int cluster) {
     Step s;
     s.cluster = cluster;
     const Cluster& c = fused.clusters[static_cast<size_t>(cluster)];

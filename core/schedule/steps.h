@@ -8,10 +8,10 @@
 namespace braze::schedule {
 
 struct Step {
-    const ir::Node* call = nullptr;      // a Call, or
-    int cluster = -1;                    // a kernel
+    const ir::Node* call = nullptr;  // a Call, or
+    int cluster = -1;                // a kernel
     Nest nest;
-    int region = 0, position = 0;        // in program order; of a kernel: of the last thing it stores
+    int region = 0, position = 0;                 // in program order; of a kernel: of the last thing it stores
     std::vector<const ir::Value*> reads, writes;  // in memory
 };
 

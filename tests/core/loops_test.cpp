@@ -136,9 +136,7 @@ TEST(Loops, VerifierNamesThePlace) {
     auto message = [](const Kernel& k) -> std::string {
         try {
             verify(k);
-        } catch (const InternalError& e) {
-            return e.what();
-        }
+        } catch (const InternalError& e) { return e.what(); }
         return "";
     };
     EXPECT_EQ(message(softmax(Expr(4), 8)), "");

@@ -45,7 +45,8 @@ void compare(const std::string& text, const runtime::Program& program) {
     Host host(program, {}, actual);
     const auto got = host.run(b);
     ASSERT_EQ(got.size(), want.size());
-    for (size_t i = 0; i < got.size(); ++i) expect_close(got[i], want[i], "output " + std::to_string(i) + "\n" + program.dump());
+    for (size_t i = 0; i < got.size(); ++i)
+        expect_close(got[i], want[i], "output " + std::to_string(i) + "\n" + program.dump());
 }
 
 TEST(Pipeline, ATransformerBlockIsTwoCallsAndTwoKernels) {
@@ -88,7 +89,8 @@ TEST(Pipeline, RandomGraphsCompiled) {
         ASSERT_EQ(got.size(), want.size());
         for (size_t i = 0; i < got.size(); ++i)
             expect_close(got[i], want[i], "output " + std::to_string(i) + "\n" + ir::print(g) + program->dump());
-        for (size_t i = 0; i < inputs.size(); ++i) expect_close(b[i], a[i], "input " + std::to_string(i) + "\n" + ir::print(g));
+        for (size_t i = 0; i < inputs.size(); ++i)
+            expect_close(b[i], a[i], "input " + std::to_string(i) + "\n" + ir::print(g));
         if (::testing::Test::HasFailure()) break;
     }
 }
@@ -110,7 +112,8 @@ TEST(Pipeline, DumpsEveryStage) {
         EXPECT_FALSE(text.empty()) << stage;
     };
     compile_graph(ir::parse_graph(kBlock), options);
-    for (const char* stage : {"captured", "functionalize", "decompose", "fold", "cse", "dce", "program", "llvm", "assembly"})
+    for (const char* stage :
+         {"captured", "functionalize", "decompose", "fold", "cse", "dce", "program", "llvm", "assembly"})
         EXPECT_NE(std::find(seen.begin(), seen.end(), stage), seen.end()) << stage;
 }
 

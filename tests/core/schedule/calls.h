@@ -12,11 +12,16 @@ inline ir::CallHandler test_calls() {
         auto each = [](ir::HostTensor& t, auto f) {
             for (int64_t i = 0; i < t.numel(); ++i) t.set_number(i, f(i));
         };
-        if (n.callee == "test::id") each(out[0], [&](int64_t i) { return in[0].number(i); });
-        else if (n.callee == "test::scale") each(out[0], [&](int64_t i) { return 2 * in[0].number(i); });
-        else if (n.callee == "test::add_") each(in[0], [&](int64_t i) { return in[0].number(i) + in[1].number(i); });
-        else if (n.callee == "test::fill_") each(in[0], [&](int64_t) { return 7.0; });
-        else if (n.callee == "test::view") return;
+        if (n.callee == "test::id")
+            each(out[0], [&](int64_t i) { return in[0].number(i); });
+        else if (n.callee == "test::scale")
+            each(out[0], [&](int64_t i) { return 2 * in[0].number(i); });
+        else if (n.callee == "test::add_")
+            each(in[0], [&](int64_t i) { return in[0].number(i) + in[1].number(i); });
+        else if (n.callee == "test::fill_")
+            each(in[0], [&](int64_t) { return 7.0; });
+        else if (n.callee == "test::view")
+            return;
         else if (n.callee == "test::random") {
             ++count;
             each(out[0], [&](int64_t) { return count; });
@@ -24,7 +29,8 @@ inline ir::CallHandler test_calls() {
             const int64_t rows = in[0].sizes[0], inner = in[0].sizes[1], columns = in[1].sizes[1];
             each(out[0], [&](int64_t i) {
                 double s = 0;
-                for (int64_t k = 0; k < inner; ++k) s += in[0].number(i / columns * inner + k) * in[1].number(k * columns + i % columns);
+                for (int64_t k = 0; k < inner; ++k)
+                    s += in[0].number(i / columns * inner + k) * in[1].number(k * columns + i % columns);
                 return s;
             });
             (void)rows;

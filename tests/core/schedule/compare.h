@@ -11,9 +11,12 @@
 
 namespace braze::testing {
 
-inline std::vector<ir::HostTensor> random_inputs(const ir::Graph& g, unsigned seed, const ir::SymbolValues& symbols = {}) {
+inline std::vector<ir::HostTensor> random_inputs(const ir::Graph& g, unsigned seed,
+                                                 const ir::SymbolValues& symbols = {}) {
     std::mt19937 rng(seed);
-    auto number = [&](const shapes::Expr& e) { return *e.evaluate([&](const auto& s) { return symbols ? symbols(s) : std::nullopt; }); };
+    auto number = [&](const shapes::Expr& e) {
+        return *e.evaluate([&](const auto& s) { return symbols ? symbols(s) : std::nullopt; });
+    };
     std::vector<ir::HostTensor> out;
     for (const ir::Value* v : g.inputs) {
         std::vector<int64_t> sizes, strides;
@@ -21,10 +24,13 @@ inline std::vector<ir::HostTensor> random_inputs(const ir::Graph& g, unsigned se
         for (const auto& e : v->type.strides) strides.push_back(number(e));
         ir::HostTensor t = ir::HostTensor::empty(v->type.dtype, sizes, strides);
         for (size_t j = 0; j < out.size(); ++j)  // inputs that alias each other
-            if (v->storage >= 0 && g.inputs[j]->storage == v->storage && out[j].bytes->size() >= t.bytes->size()) t.bytes = out[j].bytes;
+            if (v->storage >= 0 && g.inputs[j]->storage == v->storage && out[j].bytes->size() >= t.bytes->size())
+                t.bytes = out[j].bytes;
         for (int64_t i = 0; i < t.numel(); ++i) {
             const double x = std::uniform_real_distribution<double>(-2, 2)(rng);
-            t.set_number(i, ir::is_float(t.dtype) ? x : v->type.dtype == ir::DType::Bool ? x > 0 : std::floor(std::fabs(x)));
+            t.set_number(i, ir::is_float(t.dtype)              ? x
+                            : v->type.dtype == ir::DType::Bool ? x > 0
+                                                               : std::floor(std::fabs(x)));
         }
         out.push_back(t);
     }
@@ -53,7 +59,8 @@ inline void expect_close(const ir::HostTensor& got, const ir::HostTensor& want, 
         if (std::isinf(b) || !ir::is_float(want.dtype)) {
             ASSERT_EQ(a, b) << what << " at " << i;
         } else {
-            ASSERT_LE(std::fabs(a - b), tolerance * (1 + std::fabs(b))) << what << " at " << i << ": got " << a << ", expected " << b;
+            ASSERT_LE(std::fabs(a - b), tolerance * (1 + std::fabs(b)))
+                << what << " at " << i << ": got " << a << ", expected " << b;
         }
     }
 }
@@ -74,8 +81,8 @@ struct Checked {
 };
 
 // Schedules a copy of g, runs it, compares everything that can be seen.
-inline Checked check(const ir::Graph& g, unsigned seed = 1, const ir::SymbolValues& symbols = {}, const ir::CallHandler& calls = {},
-                     const schedule::Options& options = {}) {
+inline Checked check(const ir::Graph& g, unsigned seed = 1, const ir::SymbolValues& symbols = {},
+                     const ir::CallHandler& calls = {}, const schedule::Options& options = {}) {
     const auto inputs = random_inputs(g, seed, symbols);
     auto expected_inputs = copies(inputs), actual_inputs = copies(inputs);
     const ir::CallHandler reference = calls, actual = calls;  // with their own state
@@ -90,11 +97,14 @@ inline Checked check(const ir::Graph& g, unsigned seed = 1, const ir::SymbolValu
     for (size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
         expect_close(got[i], want[i], "output " + std::to_string(i) + context);
         for (size_t j = 0; j < i; ++j)
-            EXPECT_EQ(got[i].bytes == got[j].bytes, want[i].bytes == want[j].bytes) << "outputs " << i << " and " << j << context;
+            EXPECT_EQ(got[i].bytes == got[j].bytes, want[i].bytes == want[j].bytes)
+                << "outputs " << i << " and " << j << context;
         for (size_t j = 0; j < inputs.size(); ++j)
-            EXPECT_EQ(got[i].bytes == actual_inputs[j].bytes, want[i].bytes == expected_inputs[j].bytes) << "output " << i << " and input " << j << context;
+            EXPECT_EQ(got[i].bytes == actual_inputs[j].bytes, want[i].bytes == expected_inputs[j].bytes)
+                << "output " << i << " and input " << j << context;
     }
-    for (size_t j = 0; j < inputs.size(); ++j) expect_close(actual_inputs[j], expected_inputs[j], "input " + std::to_string(j) + context);
+    for (size_t j = 0; j < inputs.size(); ++j)
+        expect_close(actual_inputs[j], expected_inputs[j], "input " + std::to_string(j) + context);
     return out;
 }
 

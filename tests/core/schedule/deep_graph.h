@@ -12,8 +12,8 @@ using ir::Op;
 using ir::Sizes;
 using ir::Value;
 
-// Deep graphs over few shapes, so that much of it fuses: pointwise, broadcasts, reductions and normalisations, axes split, merged
-// and permuted, pieces cut out and put together, indexed loads, calls that write.
+// Deep graphs over few shapes, so that much of it fuses: pointwise, broadcasts, reductions and normalisations, axes
+// split, merged and permuted, pieces cut out and put together, indexed loads, calls that write.
 class DeepGraph {
   public:
     DeepGraph(unsigned seed, bool symbolic) : rng_(seed) {
@@ -26,7 +26,8 @@ class DeepGraph {
     ir::Graph make(int nodes) {
         Builder b(g_);
         const Sizes shapes[] = {{s0_, 4, 6}, {s0_, 24}, {24}, {s0_ * 4, 6}, {s0_, 2, 2, 6}, {6}, {4, 1}};
-        for (const auto& s : shapes) values_.push_back(g_.add_input({DType::F32, s, ir::contiguous_strides(s)}, g_.fresh_storage()));
+        for (const auto& s : shapes)
+            values_.push_back(g_.add_input({DType::F32, s, ir::contiguous_strides(s)}, g_.fresh_storage()));
         values_.push_back(g_.add_input({DType::F32, {s0_, 4, 6}, {24, 1, 4}}, g_.fresh_storage()));
         values_.push_back(g_.add_input({DType::BF16, {s0_, 24}, {24, 1}}));
         index_ = g_.add_input({DType::I64, {5}, {1}});  // elements 0 and 1
@@ -36,7 +37,9 @@ class DeepGraph {
     }
 
     ir::SymbolValues symbols() const {
-        return [s = s0_](const shapes::Expr& e) -> std::optional<int64_t> { return e == s ? std::optional<int64_t>(3) : std::nullopt; };
+        return [s = s0_](const shapes::Expr& e) -> std::optional<int64_t> {
+            return e == s ? std::optional<int64_t>(3) : std::nullopt;
+        };
     }
 
   private:
@@ -168,7 +171,8 @@ class DeepGraph {
             }
             case 17: {  // a write into memory that some values share
                 if (!ir::is_dense(x->type) || x->storage < 0 || pick(0, 2)) return;
-                ir::Node* n = b.call("test::add_", {x, like(b, x)}, {{"self", ir::Ref{0}}, {"other", ir::Ref{1}}}, {x->type});
+                ir::Node* n =
+                    b.call("test::add_", {x, like(b, x)}, {{"self", ir::Ref{0}}, {"other", ir::Ref{1}}}, {x->type});
                 if (n->operands[1]->storage == x->storage) n->operands[1] = b.copy(n->operands[1]);
                 std::swap(g_.nodes.back(), g_.nodes[g_.nodes.size() - 2]);  // the copy goes first
                 if (g_.nodes.back() != n) std::swap(g_.nodes.back(), g_.nodes[g_.nodes.size() - 2]);

@@ -15,7 +15,9 @@ using ir::Op;
 using ir::Sizes;
 using ir::Value;
 
-Value* input(Graph& g, const Sizes& sizes, DType d = DType::F32) { return g.add_input({d, sizes, ir::contiguous_strides(sizes)}); }
+Value* input(Graph& g, const Sizes& sizes, DType d = DType::F32) {
+    return g.add_input({d, sizes, ir::contiguous_strides(sizes)});
+}
 
 Value* softmax(Builder& b, Value* x, int dim) {
     Value* m = b.reduce(Op::Max, x, {dim}, true);
@@ -38,7 +40,9 @@ Value* gelu(Builder& b, Value* x) {
 
 Value* mm(Builder& b, Value* x, Value* w) {
     const Sizes sizes{x->type.sizes[0], w->type.sizes[1]};
-    return b.call("aten::mm", {x, w}, {{"self", ir::Ref{0}}, {"mat2", ir::Ref{1}}}, {{DType::F32, sizes, ir::contiguous_strides(sizes)}})
+    return b
+        .call("aten::mm", {x, w}, {{"self", ir::Ref{0}}, {"mat2", ir::Ref{1}}},
+              {{DType::F32, sizes, ir::contiguous_strides(sizes)}})
         ->results[0];
 }
 
@@ -63,8 +67,30 @@ TEST(Fusion, SoftmaxIsOneKernelOfThreeStages) {
         const Checked c = check(g);
         ASSERT_EQ(c.kernels(), 1) << c.text();
         EXPECT_EQ(c.program.kernels[0].stages.size(), 3u);
-        EXPECT_EQ(c.program.kernels[0].vectorize, dim == 2 ? loops::Vectorize::InnerLast : loops::Vectorize::OuterLast) << c.text();
+        EXPECT_EQ(c.program.kernels[0].vectorize, dim == 2 ? loops::Vectorize::InnerLast : loops::Vectorize::OuterLast)
+            << c.text();
     }
+}
+
+TEST(Fusion, SoftmaxKeepsItsExponentialsInTheResult) {
+    Graph g;
+    Builder b(g);
+    g.outputs = {b.neg(softmax(
+        b, b.call("test::id", {input(g, {3, 8})}, {{"self", ir::Ref{0}}}, {{DType::F32, {3, 8}, {8, 1}}})->results[0],
+        1))};
+    const Checked c = check(g, 1, {}, test_calls());
+    ASSERT_EQ(c.program.kernels.size(), 1u);
+    const loops::Kernel& k = c.program.kernels[0];
+    ASSERT_EQ(k.stages.size(), 3u);
+    EXPECT_EQ(k.stages[1].stores.size(), 1u) << c.text();
+    EXPECT_EQ(k.params[1].inplace_of, 0) << c.text();  // the input is not read any more when the first one is stored
+    int exponentials = 0, own = 0;
+    for (const auto& s : k.scalars) {
+        exponentials += s.op == Op::Exp;
+        own += s.kind == loops::ScalarKind::Load && k.params[static_cast<size_t>(s.param)].written;
+    }
+    EXPECT_EQ(exponentials, 1);
+    EXPECT_EQ(own, 1);
 }
 
 TEST(Fusion, ResidualAndLayerNormAreOneKernel) {
@@ -101,7 +127,8 @@ TEST(Fusion, BatchNormInTrainingIsOneKernelPerChannelRow) {
     Value* x = input(g, {2, 5, 3, 4});
     auto [var, mean] = b.var_mean(x, {0, 2, 3}, true, 0);
     Value* r = b.unary(Op::Rsqrt, b.binary(Op::Add, var, 1e-5));
-    g.outputs = {b.unary(Op::Relu, b.mul(b.sub(x, b.expand(mean, x->type.sizes)), b.expand(r, x->type.sizes))), mean, var};
+    g.outputs = {b.unary(Op::Relu, b.mul(b.sub(x, b.expand(mean, x->type.sizes)), b.expand(r, x->type.sizes))), mean,
+                 var};
     const Checked c = check(g);
     ASSERT_EQ(c.kernels(), 1) << c.text();
     EXPECT_EQ(c.program.kernels[0].outer, (std::vector<shapes::Expr>{5}));
@@ -178,7 +205,8 @@ TEST(Fusion, LongFullReductionHasTwoLevels) {
     for (int64_t n : {1 << 17, 100003}) {
         Graph g;
         Builder b(g);
-        g.outputs = {b.reduce(Op::Sum, b.unary(Op::Abs, input(g, {n})), {0}, false), b.reduce(Op::Max, input(g, {n / 100, 100}), {0, 1}, true)};
+        g.outputs = {b.reduce(Op::Sum, b.unary(Op::Abs, input(g, {n})), {0}, false),
+                     b.reduce(Op::Max, input(g, {n / 100, 100}), {0, 1}, true)};
         const Checked c = check(g);
         EXPECT_EQ(c.kernels(), 4) << c.text();
     }
@@ -275,7 +303,8 @@ TEST(Fusion, SymbolicSizes) {
     Value* h = b.permute(b.reshape(x, {s0, s1, 3, 4}), {0, 2, 1, 3});
     Value* y = b.reshape(b.permute(b.unary(Op::Exp, h), {0, 2, 1, 3}), {s0 * s1, 12});
     Value* n = layer_norm(b, b.reshape(x, {s0 * s1, 12}), input(g, {12}), input(g, {12}));
-    g.outputs = {softmax(b, b.add(y, n), 1), b.reduce(Op::Sum, x, {0, 1}, false), b.reduce(Op::Sum, x, {0, 1, 2}, false)};
+    g.outputs = {softmax(b, b.add(y, n), 1), b.reduce(Op::Sum, x, {0, 1}, false),
+                 b.reduce(Op::Sum, x, {0, 1, 2}, false)};
     auto symbols = [&](const shapes::Expr& s) -> std::optional<int64_t> { return s == s0 ? 3 : 5; };
     const Checked c = check(g, 5, symbols);
     EXPECT_LE(c.kernels(), 3) << c.text();

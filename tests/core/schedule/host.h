@@ -1,4 +1,5 @@
-// A small host for programs: runs kernels by their code if they have any, else by the interpreter, calls by a handler, and poisons memory whose last use is over.
+// A small host for programs: runs kernels by their code if they have any, else by the interpreter, calls by a handler,
+// and poisons memory whose last use is over.
 #pragma once
 #include <cstring>
 #include <optional>
@@ -21,8 +22,10 @@ class Host {
         arena_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(p_.arena_bytes), std::byte{0xab});
         slots_.assign(p_.slots.size(), std::nullopt);
         for (size_t i = 0; i < p_.slots.size(); ++i)
-            if (p_.slots[i].kind == runtime::SlotKind::Input) slots_[i] = inputs[static_cast<size_t>(p_.slots[i].input)];
-            else if (p_.slots[i].arena_offset >= 0) slots_[i] = in_arena(p_.slots[i]);
+            if (p_.slots[i].kind == runtime::SlotKind::Input)
+                slots_[i] = inputs[static_cast<size_t>(p_.slots[i].input)];
+            else if (p_.slots[i].arena_offset >= 0)
+                slots_[i] = in_arena(p_.slots[i]);
         for (const Expr& s : p_.symbols) numbers_.push_back(number(s));
         for (const auto& t : p_.thunks) {
             std::visit([&](const auto& x) { step(x); }, t);
@@ -47,13 +50,15 @@ class Host {
         return out;
     }
     ir::HostTensor& slot(int s) {
-        BRAZE_CHECK(slots_[static_cast<size_t>(s)], "slot %" + std::to_string(s) + " is used before it is there or after its release");
+        BRAZE_CHECK(slots_[static_cast<size_t>(s)],
+                    "slot %" + std::to_string(s) + " is used before it is there or after its release");
         return *slots_[static_cast<size_t>(s)];
     }
     ir::HostTensor in_arena(const runtime::Slot& s) {
         ir::HostTensor t = ir::HostTensor::empty(s.type.dtype, numbers(s.type.sizes), numbers(s.type.strides));
         const size_t end = static_cast<size_t>(s.arena_offset) + t.bytes->size();
-        BRAZE_CHECK(end <= arena_->size() && s.arena_offset % 64 == 0, "an arena slot ends at byte " + std::to_string(end));
+        BRAZE_CHECK(end <= arena_->size() && s.arena_offset % 64 == 0,
+                    "an arena slot ends at byte " + std::to_string(end));
         t.bytes = arena_;
         t.offset = s.arena_offset / ir::size_of(s.type.dtype);
         return t;
@@ -66,7 +71,8 @@ class Host {
 
     void step(const runtime::Allocate& t) {
         const runtime::Slot& s = p_.slots[static_cast<size_t>(t.slot)];
-        BRAZE_CHECK(s.kind == runtime::SlotKind::Fresh || (s.kind == runtime::SlotKind::Arena && s.arena_offset < 0), "nothing to allocate");
+        BRAZE_CHECK(s.kind == runtime::SlotKind::Fresh || (s.kind == runtime::SlotKind::Arena && s.arena_offset < 0),
+                    "nothing to allocate");
         slots_[static_cast<size_t>(t.slot)] = allocate(s);
     }
     void step(const runtime::MakeView& t) {
@@ -79,7 +85,8 @@ class Host {
     }
     void step(const runtime::Release& t) {
         const runtime::Slot& s = p_.slots[static_cast<size_t>(t.slot)];
-        BRAZE_CHECK(!s.escapes && s.kind != runtime::SlotKind::Input, "slot %" + std::to_string(t.slot) + " must not be released");
+        BRAZE_CHECK(!s.escapes && s.kind != runtime::SlotKind::Input,
+                    "slot %" + std::to_string(t.slot) + " must not be released");
         auto& held = slots_[static_cast<size_t>(t.slot)];
         BRAZE_CHECK(held, "slot %" + std::to_string(t.slot) + " is released twice");
         if (s.arena_offset >= 0) {
@@ -102,8 +109,11 @@ class Host {
         // In pieces, last one first: outer points are independent.
         const int64_t count = number(t.outer_count), middle = count / 3;
         for (auto [begin, end] : {std::pair{middle, count}, std::pair{int64_t{0}, middle}})
-            if (!p_.code.empty()) failed_check |= p_.code[static_cast<size_t>(t.kernel)].fn(buffers.data(), numbers_.data(), begin, end) != 0;
-            else failed_check |= !loops::interpret(k, buffers.data(), numbers_.data(), begin, end);
+            if (!p_.code.empty())
+                failed_check |=
+                    p_.code[static_cast<size_t>(t.kernel)].fn(buffers.data(), numbers_.data(), begin, end) != 0;
+            else
+                failed_check |= !loops::interpret(k, buffers.data(), numbers_.data(), begin, end);
     }
     void step(const runtime::RunCall& t) {
         const ir::Node& n = *t.node;

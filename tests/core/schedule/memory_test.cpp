@@ -7,7 +7,9 @@
 namespace braze::testing {
 namespace {
 
-Checked check_text(const std::string& text) { return check(ir::parse_graph("graph {\n" + text + "}\n"), 1, {}, test_calls()); }
+Checked check_text(const std::string& text) {
+    return check(ir::parse_graph("graph {\n" + text + "}\n"), 1, {}, test_calls());
+}
 
 TEST(Memory, OutputViewsShareAndCopiesDoNot) {
     const Checked c = check_text(R"(
@@ -117,7 +119,8 @@ TEST(Memory, MatrixProductsGoIntoTheArenaAndItIsReused) {
     std::string text = "%0 : f32[16, 16] = input\n%1 : f32[16, 16] = input\n";
     int v = 0, next = 2;
     for (int i = 0; i < 8; ++i) {
-        text += "%" + std::to_string(next) + " : f32[16, 16] = call aten::mm(self=%" + std::to_string(v) + ", mat2=%1)\n";
+        text +=
+            "%" + std::to_string(next) + " : f32[16, 16] = call aten::mm(self=%" + std::to_string(v) + ", mat2=%1)\n";
         text += "%" + std::to_string(next + 1) + " : f32[16, 16] = tanh(%" + std::to_string(next) + ")\n";
         v = next + 1;
         next += 2;
