@@ -104,6 +104,9 @@ std::optional<ir::Arg> filling(const ir::Arg* a, DType d) {
     return std::nullopt;
 }
 
+// What copy_ and fill_ write; a number where it was a constant.
+const ir::Arg* source(const Node& n) { return n.arg(n.callee == "aten::copy_" ? "src" : "value"); }
+
 Value* filled(const TensorType& type, ir::Arg value, ir::Builder& b) {
     return b.create(ir::Op::Scalar, {}, {{"value", std::move(value)}}, type);
 }
@@ -121,11 +124,12 @@ bool has_pure_form(const Node& n) {
         case Form::Iterator: return keeps_dtype(n) && (contiguous(self) || dense_without_ones(self));
         case Form::Contiguous: return keeps_dtype(n) && contiguous(self);
         case Form::Copy: {
-            if (n.operands.size() != 2 || !ir::has_code(self.dtype) || !ir::is_dense(self)) return false;
+            if (!ir::has_code(self.dtype) || !ir::is_dense(self)) return false;
+            if (n.operands.size() == 1) return filling(source(n), self.dtype).has_value();
             const TensorType& from = n.operands[1]->type;
             return ir::has_code(from.dtype) && expandable(from, self);
         }
-        case Form::Fill: return ir::has_code(self.dtype) && ir::is_dense(self) && filling(n.arg("value"), self.dtype);
+        case Form::Fill: return ir::has_code(self.dtype) && ir::is_dense(self) && filling(source(n), self.dtype);
         case Form::Zero: return ir::has_code(self.dtype) && ir::is_dense(self);
     }
     return false;
@@ -139,8 +143,10 @@ Value* pure_form(const Node& n, const std::vector<Value*>& operands, ir::Builder
         case Form::Iterator:
         case Form::Contiguous:
             return b.call("aten::" + std::string(row->functional), operands, n.args, {self})->results[0];
-        case Form::Copy: return b.copy(b.expand(b.cast(operands[1], self.dtype), self.sizes), self.strides);
-        case Form::Fill: return filled(self, *filling(n.arg("value"), self.dtype), b);
+        case Form::Copy:
+            if (operands.size() == 1) return filled(self, *filling(source(n), self.dtype), b);
+            return b.copy(b.expand(b.cast(operands[1], self.dtype), self.sizes), self.strides);
+        case Form::Fill: return filled(self, *filling(source(n), self.dtype), b);
         case Form::Zero: {
             ir::Arg zero = Expr(0);
             return filled(self, *filling(&zero, self.dtype), b);

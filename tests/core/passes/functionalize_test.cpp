@@ -92,6 +92,24 @@ TEST(Functionalize, CopyFillAndZero) {
     })"));
 }
 
+TEST(Functionalize, CopiesOfNumbers) {
+    ir::Graph g = ir::parse_graph(R"(graph {
+        %0 @0 : f32[2] = call aten::empty()
+        call aten::copy_(self=%0, src=0.5, non_blocking=false) writes=[0]
+        %1 @1 : i64[2] = call aten::empty()
+        call aten::copy_(self=%1, src=0.5, non_blocking=false) writes=[0]
+        return %0, %1
+    })");
+    apply("functionalize", g);
+    EXPECT_TRUE(same(ir::print(g), R"(graph {
+        %0 @0 : f32[2] = call aten::empty()
+        %2 @2 : f32[2] = scalar(value=0.5)
+        %1 @1 : i64[2] = call aten::empty()
+        call aten::copy_(self=%1, src=0.5, non_blocking=false) writes=[0]
+        return %2, %1
+    })"));
+}
+
 TEST(Functionalize, RealWritesComeFirst) {
     // as dropout: bernoulli_ stays, what follows is pure
     EXPECT_TRUE(same(after("functionalize", R"(graph {
