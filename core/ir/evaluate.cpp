@@ -95,6 +95,7 @@ class Evaluator {
         for (const Node* n : g_.nodes)
             if (n->op != Op::Input) step(*n);
         std::vector<HostTensor> outputs;
+        outputs.reserve(g_.outputs.size());
         for (const Value* v : g_.outputs) outputs.push_back(value(v));
         return outputs;
     }
@@ -108,6 +109,7 @@ class Evaluator {
     }
     std::vector<int64_t> numbers(const std::vector<Expr>& es) const {
         std::vector<int64_t> out;
+        out.reserve(es.size());
         for (const Expr& e : es) out.push_back(number(e));
         return out;
     }
@@ -120,6 +122,7 @@ class Evaluator {
 
     void step(const Node& n) {
         std::vector<HostTensor> operands, results;
+        operands.reserve(n.operands.size());
         for (const Value* v : n.operands) operands.push_back(value(v));
         if (n.op == Op::Call) {
             BRAZE_CHECK(calls_, "a call cannot be evaluated: " + print(n));

@@ -16,7 +16,7 @@ std::string quoted(const std::string& s) {
         else if (c == '\n')
             out += "\\n";
         else if (static_cast<unsigned char>(c) < 32)
-            ((out += "\\x") += digits[c >> 4]) += digits[c & 15];
+            ((out += "\\x") += digits[c / 16]) += digits[c % 16];
         else
             out += c;
     }
@@ -106,7 +106,7 @@ std::string print(const Node& n) {
     if (n.op == Op::Input) return s;
     bool call = n.op == Op::Call;
     if (call) s += " " + n.callee;
-    s += "(";
+    s += '(';
     bool first = true;
     auto comma = [&] {
         if (!first) s += ", ";
@@ -121,7 +121,7 @@ std::string print(const Node& n) {
         comma();
         (s += a.name) += "=" + std::visit(ArgPrinter{n}, a.value);
     }
-    s += ")";
+    s += ')';
     if (!n.writes.empty()) s += " writes=[" + list(n.writes) + "]";
     if (n.ordered) s += " ordered";
     if (!n.aliases.empty()) s += " aliases=[" + list(n.aliases) + "]";

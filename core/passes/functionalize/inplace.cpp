@@ -99,7 +99,8 @@ std::optional<ir::Arg> filling(const ir::Arg* a, DType d) {
         if (!v->is_const()) return std::nullopt;
         int64_t i = v->value();
         if (d == DType::Bool) return i != 0;
-        if (i > -(int64_t{1} << 24) && i < (int64_t{1} << 24)) return static_cast<double>(i);
+        constexpr int64_t exact = 16777216;  // 2**24, in f32
+        if (i > -exact && i < exact) return static_cast<double>(i);
     }
     return std::nullopt;
 }
