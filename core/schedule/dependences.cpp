@@ -7,11 +7,11 @@ namespace braze::schedule {
 void Dependences::set(Bits& b, int i) {
     const size_t w = static_cast<size_t>(i) / 64;
     if (w >= b.size()) b.resize(w + 1, 0);
-    b[w] |= uint64_t{1} << (i % 64);
+    b[w] |= uint64_t{1} << (static_cast<size_t>(i) % 64);
 }
 
 void Dependences::clear(Bits& b, int i) {
-    if (test(b, i)) b[static_cast<size_t>(i) / 64] &= ~(uint64_t{1} << (i % 64));
+    if (test(b, i)) b[static_cast<size_t>(i) / 64] &= ~(uint64_t{1} << (static_cast<size_t>(i) % 64));
 }
 
 void Dependences::unite(Bits& a, const Bits& b) {

@@ -28,7 +28,7 @@ class Dependences {
     };
     static bool test(const Bits& b, int i) {
         const size_t w = static_cast<size_t>(i) / 64;
-        return w < b.size() && (b[w] >> (i % 64) & 1);
+        return w < b.size() && (b[w] >> (static_cast<size_t>(i) % 64) & 1U) != 0;
     }
     static void set(Bits& b, int i);
     static void clear(Bits& b, int i);

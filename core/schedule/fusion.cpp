@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/schedule/axes.h"
+#include "core/schedule/mapping.h"
 #include "core/support/error.h"
 
 namespace braze::schedule {
@@ -44,6 +45,7 @@ class Fusion {
 
   private:
     Unit& unit(int u) { return units_.list[static_cast<size_t>(u)]; }
+    Operands operands_of(const Unit& u) const { return {units_.elementwise(u), units_.irregular(u)}; }
     Cluster& cluster(int c) { return out_.clusters[static_cast<size_t>(c)]; }
     int item(int c) const { return out_.item_of_cluster[static_cast<size_t>(c)]; }
 
@@ -79,106 +81,12 @@ class Fusion {
         last_ordered = it;
     }
 
-    // ---- index maps between a unit and a cluster
-
-    // The index of v's elements in the axes of cluster c, if something in c computes v or what it views.
-    std::optional<PartialIndex> known_index(const Value* v, int c) {
-        if (const int u = units_.computing(v); u >= 0) {
-            if (unit(u).cluster != c) return std::nullopt;
-            const Index i = unit(u).result_index();
-            return PartialIndex(i.begin(), i.end());
-        }
-        if (!is_view(*v->node) || units_.load_only(v)) return std::nullopt;
-        auto inner = known_index(v->node->operands[0], c);
-        return inner ? result_index(*v->node, *inner) : std::nullopt;
-    }
-
-    // Fills the axes along which an operand is repeated with the cluster's axes that it lacks.
-    std::optional<Index> complete(const PartialIndex& index, const std::vector<Expr>& sizes, const Cluster& c) {
-        Index out;
-        std::vector<Expr> used;
-        for (const auto& e : index)
-            if (e) e->symbols(used);
-        std::vector<const Axis*> missing;
-        for (const Axis& a : c.axes)
-            if (std::find(used.begin(), used.end(), a.symbol) == used.end()) missing.push_back(&a);
-        size_t next = 0;
-        bool open = false;
-        for (size_t i = 0; i < index.size(); ++i) {
-            if (index[i]) {
-                out.push_back(*index[i]);
-                continue;
-            }
-            open = true;
-            Expr flat(0), size(1);
-            while (size != sizes[i] && next < missing.size()) {
-                flat = flat * missing[next]->extent + missing[next]->symbol;
-                size = size * missing[next]->extent;
-                ++next;
-            }
-            if (size != sizes[i]) return std::nullopt;
-            out.push_back(flat);
-        }
-        if (open && next != missing.size()) return std::nullopt;
-        return out;
-    }
-
-    // Everything of cluster c that v at `index` goes back to is had there at that very index (given by `map`, where c's
-    // axes are about to become others).
-    bool agrees(const Value* v, const Index& index, int c, const AxisMap& map = {}) {
-        if (const int u = units_.computing(v); u >= 0) {
-            if (unit(u).cluster != c) return true;
-            Index at = unit(u).result_index();
-            if (map)
-                for (Expr& e : at) e = e.substitute(map);
-            return at == index;
-        }
-        if (units_.load_only(v)) {
-            const auto& parts = units_.storing(v);
-            return std::none_of(parts.begin(), parts.end(), [&](int p) { return unit(p).cluster == c; });
-        }
-        if (!is_view(*v->node)) return true;
-        if (v->node->op == Op::AsStrided) {
-            const int u = units_.computing(units_.source(const_cast<Value*>(v)));
-            return u < 0 || unit(u).cluster != c;
-        }
-        return agrees(v->node->operands[0], operand_index(*v->node, index), c, map);
-    }
-
-    bool touches(Value* v, int c) {
-        Value* s = units_.source(v);
-        if (const int u = units_.computing(s); u >= 0) return unit(u).cluster == c;
-        const auto& parts = units_.storing(s);
-        return std::any_of(parts.begin(), parts.end(), [&](int p) { return unit(p).cluster == c; });
-    }
-
     // ---- joining
-
-    bool contains_any(const Expr& e, const Cluster& c, bool reduced) {
-        std::vector<Expr> symbols;
-        e.symbols(symbols);
-        return std::any_of(c.axes.begin(), c.axes.end(), [&](const Axis& a) {
-            return a.reduced == reduced && std::find(symbols.begin(), symbols.end(), a.symbol) != symbols.end();
-        });
-    }
-
-    // Which of c's axes a reduction at `index` runs over; nullopt where an axis is needed on both sides.
-    std::optional<std::vector<bool>> reduced_axes(const Unit& u, const Index& index, const Cluster& c) {
-        std::vector<Expr> inside, outside;
-        for (size_t i = 0; i < index.size(); ++i) index[i].symbols(is_reduced(u.node(), i) ? inside : outside);
-        std::vector<bool> out;
-        for (const Axis& a : c.axes) {
-            const bool in = std::find(inside.begin(), inside.end(), a.symbol) != inside.end();
-            if (in && std::find(outside.begin(), outside.end(), a.symbol) != outside.end()) return std::nullopt;
-            out.push_back(in);
-        }
-        return out;
-    }
 
     // Splits an axis that occurs on both sides of a reduction, where it is divided by a factor of its extent.
     bool separate(const Unit& u, Index& index, int c) {
         for (int round = 0; round < 4; ++round) {
-            if (reduced_axes(u, index, cluster(c))) return true;
+            if (Mapping::reduced_axes(u, index, cluster(c))) return true;
             bool changed = false;
             for (const Expr& e : index) {
                 auto s = find_split(e, cluster(c).axes);
@@ -204,18 +112,6 @@ class Fusion {
                     for (Expr& e : r.index) e = e.substitute(map);
     }
 
-    // The position that an ArgMax reports counts the reduced axes row-major, which has to be the order of the loops.
-    static bool keeps_order(const Unit& u, const Index& index, const std::vector<Axis>& axes,
-                            const std::vector<bool>& reduced) {
-        if (u.kind != UnitKind::Reduce || (u.node().op != Op::ArgMax && u.node().op != Op::ArgMin)) return true;
-        Expr logical(0), loops(0);
-        for (size_t i = 0; i < index.size(); ++i)
-            if (is_reduced(u.node(), i)) logical = logical * u.domain()[i] + index[i];
-        for (size_t i = 0; i < axes.size(); ++i)
-            if (reduced[i]) loops = loops * axes[i].extent + axes[i].symbol;
-        return logical == loops;
-    }
-
     static int64_t reduced_count(const Cluster& c) {
         int64_t n = 1;
         for (const Axis& a : c.axes)
@@ -228,15 +124,14 @@ class Fusion {
         if (cl.cost > options_.cluster_limit) return false;
         if (u.kind != UnitKind::Reduce) {
             if (!cl.reduces) return true;
-            const bool full =
-                std::any_of(index.begin(), index.end(), [&](const Expr& e) { return contains_any(e, cl, true); });
+            const bool full = Mapping::runs_over_reduced(index, cl);
             return !full || !cl.column || reduced_count(cl) <= kColumnRows;
         }
         if (!separate(u, index, c)) return false;
         Cluster& now = cluster(c);  // its axes may have been split
-        const auto axes = *reduced_axes(u, index, now);
+        const auto axes = *Mapping::reduced_axes(u, index, now);
         if (std::none_of(axes.begin(), axes.end(), [](bool b) { return b; }) && now.reduces) return false;
-        if (!keeps_order(u, index, now.axes, axes)) return false;
+        if (!Mapping::keeps_order(u, index, now.axes, axes)) return false;
         if (now.reduces) {
             for (size_t i = 0; i < axes.size(); ++i)
                 if (now.axes[i].reduced != axes[i]) return false;
@@ -248,28 +143,6 @@ class Fusion {
         return !reduces_columns(u.node());
     }
 
-    // The domain index of u if it were in c; nullopt if it cannot be there.
-    std::optional<Index> index_in(int u, int c, const std::vector<Value*>& same, const std::vector<Value*>& other) {
-        std::optional<Index> index;
-        for (Value* v : same) {
-            auto known = known_index(v, c);
-            if (!known) continue;
-            const bool whole = std::all_of(known->begin(), known->end(), [](const auto& e) { return e.has_value(); });
-            if (index && !whole) continue;
-            auto done = complete(*known, unit(u).domain(), cluster(c));
-            if (done) index = done;
-            if (done && whole) break;
-        }
-        return index && consistent(*index, c, same, other) ? index : std::nullopt;
-    }
-
-    bool consistent(const Index& index, int c, const std::vector<Value*>& same, const std::vector<Value*>& other,
-                    const AxisMap& map = {}) {
-        for (Value* v : other)
-            if (touches(v, c)) return false;
-        return std::all_of(same.begin(), same.end(), [&](Value* v) { return agrees(v, index, c, map); });
-    }
-
     bool try_join(int u, int c, Index index, const std::vector<int>& before) {
         if (!out_.order.allows(item(c), before) || !fits(unit(u), index, c)) return false;
         if (unit(u).kind == UnitKind::Reduce && !cluster(c).reduces) set_reduced(c, unit(u), index);
@@ -279,7 +152,7 @@ class Fusion {
 
     void set_reduced(int c, const Unit& u, const Index& index) {
         Cluster& cl = cluster(c);
-        const auto axes = *reduced_axes(u, index, cl);
+        const auto axes = *Mapping::reduced_axes(u, index, cl);
         for (size_t i = 0; i < axes.size(); ++i) cl.axes[i].reduced = axes[i];
         cl.reduces = std::any_of(axes.begin(), axes.end(), [](bool b) { return b; });
         cl.column = reduces_columns(u.node());
@@ -319,19 +192,19 @@ class Fusion {
         list.push_back({c, cluster(c).units.back(), index});
     }
 
-    bool join_sibling(int u, const std::vector<Value*>& same, const std::vector<Value*>& other,
-                      const std::vector<int>& before) {
-        for (Value* v : same) {
+    bool join_sibling(int u, const Operands& operands, const std::vector<int>& before) {
+        for (Value* v : operands.same) {
             auto list = reads_[static_cast<size_t>(v->id)];  // joining changes it
             for (size_t i = list.size(); i-- > 0;) {
                 const Read& r = list[i];
                 if (!cluster(r.cluster).alive || cluster(r.cluster).region != unit(u).region ||
                     u - r.unit > kSiblingDistance)
                     continue;
-                if (consistent(r.index, r.cluster, same, other) && try_join(u, r.cluster, r.index, before)) return true;
+                if (mapping_.consistent(r.index, r.cluster, operands) && try_join(u, r.cluster, r.index, before))
+                    return true;
             }
         }
-        return unit(u).kind == UnitKind::Reduce && join_column_sibling(u, same, other, before);
+        return unit(u).kind == UnitKind::Reduce && join_column_sibling(u, operands, before);
     }
 
     // What v is computed from, as far as a few steps tell.
@@ -345,8 +218,7 @@ class Fusion {
         for (Value* x : v->node->operands) leaves(x, depth - 1, out);
     }
 
-    bool join_column_sibling(int u, const std::vector<Value*>& same, const std::vector<Value*>& other,
-                             const std::vector<int>& before) {
+    bool join_column_sibling(int u, const Operands& operands, const std::vector<int>& before) {
         std::set<const Value*> mine;
         for (size_t c = out_.clusters.size(); c-- > 0;) {
             const Cluster& cl = out_.clusters[c];
@@ -362,7 +234,7 @@ class Fusion {
             });
             const Index index = first.index;
             const int ci = static_cast<int>(c);
-            if (related && consistent(index, ci, same, other) && try_join(u, ci, index, before)) return true;
+            if (related && mapping_.consistent(index, ci, operands) && try_join(u, ci, index, before)) return true;
         }
         return false;
     }
@@ -370,11 +242,11 @@ class Fusion {
     // ---- merging
 
     // Brings cluster `from` into `into`, where unit u, already in `into`, reads a value of `from` at u's own index.
-    bool try_merge(int into, int from, int u, const std::vector<Value*>& same, const std::vector<Value*>& other) {
+    bool try_merge(int into, int from, int u, const Operands& operands) {
         Cluster &a = cluster(into), &b = cluster(from);
         if (a.region != b.region || a.cost + b.cost > options_.cluster_limit) return false;
         if (!out_.order.mergeable(item(into), item(from))) return false;
-        auto index = index_in(u, from, same, other);
+        auto index = mapping_.index_in(unit(u), from, operands);
         if (!index) return false;
         // b's axes by a's: where an axis of b is an axis of u
         std::vector<std::pair<Expr, Expr>> renamed;
@@ -394,6 +266,7 @@ class Fusion {
             if (a.reduces && b.reduces && it->reduced != x.reduced) return false;
         }
         std::vector<bool> reduced;
+        reduced.reserve(a.axes.size());
         for (const Axis& z : a.axes) reduced.push_back(z.reduced);
         if (b.reduces)
             for (const Axis& x : b.axes)
@@ -402,12 +275,11 @@ class Fusion {
         for (int m : b.units) {
             Index moved = unit(m).index;
             for (Expr& e : moved) e = e.substitute(map);
-            if (!keeps_order(unit(m), moved, a.axes, reduced)) return false;
-            if (!consistent(moved, into, units_.elementwise(unit(m)), units_.irregular(unit(m)))) return false;
+            if (!Mapping::keeps_order(unit(m), moved, a.axes, reduced)) return false;
+            if (!mapping_.consistent(moved, into, operands_of(unit(m)))) return false;
         }
         for (int m : a.units)
-            if (!consistent(unit(m).index, from, units_.elementwise(unit(m)), units_.irregular(unit(m)), map))
-                return false;
+            if (!mapping_.consistent(unit(m).index, from, operands_of(unit(m)), map)) return false;
         if (!a.reduces && b.reduces) {
             if (b.column) return false;
             for (const Axis& x : b.axes)
@@ -441,11 +313,11 @@ class Fusion {
     // ---- one unit
 
     void place(int u) {
-        const std::vector<Value*> same = units_.elementwise(unit(u)), other = units_.irregular(unit(u));
+        const Operands operands = operands_of(unit(u));
         std::vector<int> before, candidates;
-        for (Value* v : same) items_before(v, unit(u).region, before);
-        for (Value* v : other) items_before(v, unit(u).region, before);
-        for (Value* v : same) {
+        for (Value* v : operands.same) items_before(v, unit(u).region, before);
+        for (Value* v : operands.other) items_before(v, unit(u).region, before);
+        for (Value* v : operands.same) {
             const int p = units_.computing(units_.source(v));
             if (p < 0 || unit(p).region != unit(u).region) continue;
             const int c = unit(p).cluster;
@@ -455,13 +327,13 @@ class Fusion {
         std::stable_sort(candidates.begin(), candidates.end(),
                          [&](int a, int b) { return cluster(a).reduces > cluster(b).reduces; });
         for (int c : candidates) {
-            auto index = index_in(u, c, same, other);
+            auto index = mapping_.index_in(unit(u), c, operands);
             if (index && try_join(u, c, *index, before)) break;
         }
-        if (unit(u).cluster < 0 && !join_sibling(u, same, other, before)) start(u, before);
+        if (unit(u).cluster < 0 && !join_sibling(u, operands, before)) start(u, before);
         const int home = unit(u).cluster;
         for (int c : candidates)
-            if (c != home && cluster(c).alive) try_merge(home, c, u, same, other);
+            if (c != home && cluster(c).alive) try_merge(home, c, u, operands);
     }
 
     void start(int u, const std::vector<int>& before) {
@@ -487,6 +359,7 @@ class Fusion {
     Units& units_;
     const Options& options_;
     Fused out_;
+    Mapping mapping_{units_, out_.clusters};
     std::vector<std::vector<Read>> reads_;  // by the id of the value read
 };
 
