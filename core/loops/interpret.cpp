@@ -139,6 +139,7 @@ class Interpreter {
     void stage(size_t s) {
         const Stage& st = k_.stages[s];
         std::vector<Accumulator> sums;
+        sums.reserve(st.reduces.size());
         for (int r : st.reduces) sums.emplace_back(k_.scalars[r].op, k_.scalars[k_.scalars[r].args[0]].dtype);
         int64_t count = 1;
         for (const Axis& a : inner_) count *= a.extent;

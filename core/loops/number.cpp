@@ -25,14 +25,14 @@ void write(void* p, int64_t n, T x) {
     std::memcpy(static_cast<char*>(p) + n * static_cast<int64_t>(sizeof(T)), &x, sizeof(T));
 }
 
-float from_bf16(uint16_t b) { return std::bit_cast<float>(static_cast<uint32_t>(b) << 16); }
+float from_bf16(uint16_t b) { return std::bit_cast<float>(uint32_t{b} << 16U); }
 uint16_t to_bf16(float x) {
     uint32_t u = std::bit_cast<uint32_t>(x);
     if (std::isnan(x)) return 0x7fc0;
-    return static_cast<uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+    return static_cast<uint16_t>((u + 0x7fffU + ((u >> 16U) & 1U)) >> 16U);
 }
 float from_f16(uint16_t b) {
-    const int exponent = (b >> 10) & 31, mantissa = b & 1023;
+    const int exponent = b / 1024 % 32, mantissa = b % 1024;
     float x;
     if (exponent == 31)
         x = mantissa ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
@@ -40,19 +40,24 @@ float from_f16(uint16_t b) {
         x = std::ldexp(static_cast<float>(mantissa), -24);
     else
         x = std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
-    return b & 0x8000 ? -x : x;
+    return b >= 0x8000 ? -x : x;
 }
 uint16_t to_f16(float x) {
-    const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
-    if (std::isnan(x)) return sign | 0x7e00;
+    const int sign = std::signbit(x) ? 0x8000 : 0;
+    int bits;
     const float a = std::fabs(x);
-    if (a >= 65520.0F) return sign | 0x7c00;
-    if (a < std::ldexp(1.0F, -14)) return sign | static_cast<uint16_t>(std::nearbyint(std::ldexp(a, 24)));
-    int e;
-    std::frexp(a, &e);  // a = m * 2^e, m in [0.5, 1)
-    const int m =
-        static_cast<int>(std::nearbyint(std::ldexp(a, 11 - e)));  // 1024..2048; 2048 carries into the exponent
-    return sign | static_cast<uint16_t>(((e + 14) << 10) + (m - 1024));
+    if (std::isnan(x)) {
+        bits = 0x7e00;
+    } else if (a >= 65520.0F) {
+        bits = 0x7c00;
+    } else if (a < std::ldexp(1.0F, -14)) {
+        bits = static_cast<int>(std::nearbyint(std::ldexp(a, 24)));
+    } else {
+        int e;
+        std::frexp(a, &e);  // a = m * 2^e, m in [0.5, 1); below 1024..2048: 2048 carries into the exponent
+        bits = (e + 14) * 1024 + static_cast<int>(std::nearbyint(std::ldexp(a, 11 - e))) - 1024;
+    }
+    return static_cast<uint16_t>(sign + bits);
 }
 
 bool is_small_float(DType d) { return d == DType::F32 || ir::is_half(d); }
@@ -173,8 +178,8 @@ bool is_comparison(Op op) { return op >= Op::Eq && op <= Op::Ge; }
 int64_t power(int64_t base, int64_t exponent) {
     if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
     uint64_t r = 1, b = static_cast<uint64_t>(base);
-    for (uint64_t e = static_cast<uint64_t>(exponent); e; e >>= 1, b *= b)
-        if (e & 1) r *= b;
+    for (uint64_t e = static_cast<uint64_t>(exponent); e; e /= 2, b *= b)
+        if (e % 2) r *= b;
     return static_cast<int64_t>(r);
 }
 
@@ -209,7 +214,7 @@ int64_t integer(Op op, DType d, const Number* x) {
         case Op::Ceil:
         case Op::Round:
         case Op::Trunc: return a;
-        case Op::BitNot: return d == DType::Bool ? !a : ~a;
+        case Op::BitNot: return d == DType::Bool ? a == 0 : -1 - a;
         case Op::Add: return static_cast<int64_t>(ua + ub);
         case Op::Sub: return static_cast<int64_t>(ua - ub);
         case Op::Mul: return static_cast<int64_t>(ua * ub);
@@ -222,13 +227,14 @@ int64_t integer(Op op, DType d, const Number* x) {
         case Op::Fmax: return less ? b : a;
         case Op::Minimum:
         case Op::Fmin: return less ? a : b;
-        case Op::And: return a & b;
-        case Op::Or: return a | b;
-        case Op::Xor: return a ^ b;
+        case Op::And: return static_cast<int64_t>(ua & ub);
+        case Op::Or: return static_cast<int64_t>(ua | ub);
+        case Op::Xor: return static_cast<int64_t>(ua ^ ub);
         case Op::Shl: return b < 0 || b >= bits ? 0 : static_cast<int64_t>(ua << ub);
         case Op::Shr:
             if (b < 0 || b >= bits) return ir::is_signed(d) && a < 0 ? -1 : 0;
-            return d == DType::U64 ? static_cast<int64_t>(ua >> ub) : a >> b;
+            return d == DType::U64 ? static_cast<int64_t>(ua >> ub)
+                                   : a >> b;  // NOLINT(bugprone-signed-bitwise): arithmetic
         default: throw InternalError("no integer meaning of " + std::string(ir::name(op)));
     }
 }
@@ -339,8 +345,8 @@ void Accumulator::add(Number x, int64_t index) {
             else
                 best_.i = static_cast<int64_t>(static_cast<uint64_t>(best_.i) * static_cast<uint64_t>(x.i));
             return;
-        case Op::Any: best_.i |= x.i != 0; return;
-        case Op::All: best_.i &= x.i != 0; return;
+        case Op::Any: best_.i = best_.i || x.i; return;
+        case Op::All: best_.i = best_.i && x.i; return;
         default: break;
     }
     const bool max = op_ == Op::Max || op_ == Op::ArgMax;

@@ -212,6 +212,7 @@ Index reduced_index(const ir::Node& reduce, const Index& index) {
 
 Expr dot(const Index& index, const std::vector<Expr>& strides) {
     std::vector<Expr> terms;
+    terms.reserve(index.size());
     for (size_t i = 0; i < index.size(); ++i) terms.push_back(index[i] * strides[i]);
     return shapes::sum(terms);
 }

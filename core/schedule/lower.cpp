@@ -148,6 +148,7 @@ class Lowering {
 
     int pointwise(Value* v, const Index& index, int mask) {
         std::vector<int> args;
+        args.reserve(v->node->operands.size());
         for (Value* x : v->node->operands) args.push_back(element(x, index, mask));
         const Op op = v->node->op;
         // Masked-off operands are zeros, and an integer division by zero traps.

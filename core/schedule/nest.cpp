@@ -291,10 +291,12 @@ class Builder {
         k.scalars = std::move(d_.scalars);
         set_levels(k);
         std::vector<loops::Store> stores;
+        stores.reserve(d_.stores.size());
         for (const auto& s : d_.stores) stores.push_back({s.buffer, s.address, s.scalar, Level::Inner});
         make_stages(k, std::move(stores));
         keep_between_stages(k);
         std::vector<bool> alone;
+        alone.reserve(nest_.buffers.size());
         for (const ir::Value* v : nest_.buffers)
             alone.push_back(std::count(nest_.buffers.begin(), nest_.buffers.end(), v) == 1);
         find_in_place(k, alone, nest_.offsets);

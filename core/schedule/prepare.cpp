@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kFewResults = 32;
 constexpr int64_t kFewColumns = 256;
 // ... which is only worth a second kernel from this many elements on.
-constexpr int64_t kManyElements = 1 << 15;
+constexpr int64_t kManyElements = 32768;
 constexpr int64_t kChunks = 128;
 
 std::vector<int> dims_of(const Node& n) { return ir::to_ints(*n.get<std::vector<Expr>>("dims")); }

@@ -10,7 +10,6 @@ namespace braze::schedule {
 
 using ir::DType;
 using ir::Op;
-using ir::OpKind;
 using loops::Scalar;
 using loops::ScalarKind;
 
@@ -25,12 +24,12 @@ uint64_t bits(const Scalar& s) {
 
 size_t hash(const Scalar& s) {
     size_t h = static_cast<size_t>(s.kind) * 31 + static_cast<size_t>(s.dtype);
-    auto mix = [&](size_t x) { h = (h ^ x) * 0x9e3779b97f4a7c15 + (h >> 29); };
+    auto mix = [&](size_t x) { h = (h ^ x) * 0x9e3779b97f4a7c15 + (h >> 29U); };
     mix(static_cast<size_t>(s.op));
     for (int a : s.args) mix(static_cast<size_t>(a));
-    mix(static_cast<size_t>(s.param + 1));
+    mix(static_cast<size_t>(s.param) + 1);
     mix(s.address.hash());
-    mix(static_cast<size_t>(s.mask + 1));
+    mix(static_cast<size_t>(s.mask) + 1);
     mix(bits(s));
     return h;
 }

@@ -227,6 +227,7 @@ void keep_between_stages(Kernel& k) { KeptValue(k).run(); }
 
 void find_in_place(Kernel& k, const std::vector<bool>& alone, const std::vector<shapes::Expr>& offsets) {
     std::vector<std::vector<bool>> used;
+    used.reserve(k.stages.size());
     for (const loops::Stage& s : k.stages) used.push_back(evaluated(k, s));
     auto taken = [&](size_t r) {
         return std::any_of(k.params.begin(), k.params.end(),
