@@ -110,6 +110,7 @@ llvm::Value* Emitter::sum_of_parts(const Accumulator& a) {
     llvm::Type* type = vector_of(a.dtype, a.lanes);
     Parts xs;
     for (V p : a.parts) xs.push_back(b_.CreateLoad(type, p));
+    BRAZE_CHECK(!xs.empty(), "a reduction without accumulators");
     while (xs.size() > 1) {
         Parts next;
         for (size_t i = 0; i + 1 < xs.size(); i += 2) next.push_back(ops_.combine(a.op, a.dtype, xs[i], xs[i + 1]));

@@ -207,25 +207,24 @@ double Plan::stage_cost(size_t st) const {
     return total;
 }
 
-// Enough independent work per step to hide the latency of accumulators. Longer bodies overlap by themselves, and every copy
-// costs compile time.
+// Enough accumulators to hide their latency. Other bodies overlap by themselves, and every copy costs compile time.
 void Plan::choose_unroll() {
     one_body.assign(k_.stages.size(), false);
     if (!has_axis || lanes == 1) return;
-    double sum = 0;
+    double sum = 0, long_body = target_.isa == Isa::Avx512 ? 6 : 16;  // where the mask hardly counts
     for (size_t st = 0; st < k_.stages.size(); ++st) {
         double total = stage_cost(st);
         sum += total;
         bool reduces = !k_.stages[st].reduces.empty();
-        int u = reduces && total <= 8 ? 4 : total <= 12 ? 2 : 1;
-        if (reduces && along_outer && total <= 4) u = 8;  // long pieces of a row at a time
+        int u = 1;
+        if (reduces) u = along_outer && total <= 4 ? 8 /* long pieces of a row at a time */ : total <= 8 ? 4 : total <= 16 ? 2 : 1;
         if (std::optional<int64_t> hi = upper_bound(extent))
             while (u > 1 && int64_t{u} * lanes > *hi) u /= 2;
         unroll[st] = u;
-        one_body[st] = u == 1 && masked_tail && total > (target_.isa == Isa::Avx512 ? 12 : 24);
+        one_body[st] = u == 1 && masked_tail && total > long_body;
     }
     point_unroll = *std::min_element(unroll.begin(), unroll.end());
-    point_one_body = point_unroll == 1 && masked_tail && sum > (target_.isa == Isa::Avx512 ? 12 : 24);
+    point_one_body = point_unroll == 1 && masked_tail && sum > long_body;
 }
 
 void Plan::choose_tail() {
