@@ -136,19 +136,23 @@ std::vector<CompiledKernel> compile(const std::vector<loops::Kernel>& kernels, c
     std::vector<CompiledKernel> results(kernels.size());
     std::vector<Job> jobs;
     std::vector<int> job_of(kernels.size(), -1);
-    std::unordered_map<std::string, int> known;
+    std::unordered_map<std::string, int> known;  // a job, or -1 - an earlier kernel that the cache had
     CompileStats total;
     total.kernels = static_cast<int>(kernels.size());
     for (size_t i = 0; i < kernels.size(); ++i) {
         std::string key = cache_key(kernels[i], target);
         auto it = known.find(key);
         if (it != known.end()) {
-            job_of[i] = it->second;
+            if (it->second >= 0)
+                job_of[i] = it->second;
+            else
+                results[i] = results[static_cast<size_t>(-1 - it->second)];
             continue;
         }
         ++total.unique;
         if (!dump && cache().find(key, results[i])) {
             ++total.cached;
+            known.emplace(key, -1 - static_cast<int>(i));
             continue;
         }
         job_of[i] = static_cast<int>(jobs.size());
@@ -170,7 +174,8 @@ std::vector<CompiledKernel> compile(const std::vector<loops::Kernel>& kernels, c
                     size_t at = next.fetch_add(group);
                     if (at >= jobs.size()) break;
                     Job* first = jobs.data() + at;
-                    compile_group(first, jobs.data() + std::min(at + group, jobs.size()), *machine, times, dump != nullptr);
+                    compile_group(first, jobs.data() + std::min(at + group, jobs.size()), *machine, times,
+                                  dump != nullptr);
                 }
             } catch (...) {
                 std::lock_guard lock(mutex);

@@ -104,7 +104,8 @@ llvm::Value* Elementwise::unary(Op op, DType d, llvm::Value* x) {
             return b_.CreateICmpSLT(x, zero);
         }
         default:
-            BRAZE_CHECK(real, "operator " + std::string(ir::name(op)) + " is not defined on " + std::string(ir::name(d)));
+            BRAZE_CHECK(real,
+                        "operator " + std::string(ir::name(op)) + " is not defined on " + std::string(ir::name(d)));
             return math_.unary(op, x);
     }
 }
@@ -182,7 +183,8 @@ llvm::Value* Elementwise::float_floordiv(llvm::Value* a, llvm::Value* b) {
     llvm::Value* down = b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, div);
     llvm::Value* far = b_.CreateFCmpOGT(b_.CreateFSub(div, down), number(a, 0.5));
     down = b_.CreateSelect(far, b_.CreateFAdd(down, one), down);
-    llvm::Value* result = b_.CreateSelect(b_.CreateFCmpUNE(div, zero), down, b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, zero, ratio));
+    llvm::Value* result = b_.CreateSelect(b_.CreateFCmpUNE(div, zero), down,
+                                          b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, zero, ratio));
     return b_.CreateSelect(b_.CreateFCmpOEQ(b, zero), ratio, result);
 }
 
@@ -195,7 +197,9 @@ llvm::Value* Elementwise::combine(Op reduction, DType d, llvm::Value* acc, llvm:
         case Op::Min: return binary(Op::Minimum, d, acc, x);
         case Op::Any: return b_.CreateOr(acc, x);
         case Op::All: return b_.CreateAnd(acc, x);
-        default: throw InternalError("operator " + std::string(ir::name(reduction)) + " is no reduction of the code generator");
+        default:
+            throw InternalError("operator " + std::string(ir::name(reduction)) +
+                                " is no reduction of the code generator");
     }
 }
 
@@ -212,12 +216,16 @@ llvm::Constant* Elementwise::identity(Op reduction, DType d) {
         case Op::Max:
         case Op::ArgMax:
             if (real) return llvm::ConstantFP::getInfinity(t, true);
-            return llvm::ConstantInt::get(t, sign ? llvm::APInt::getSignedMinValue(bits) : llvm::APInt::getMinValue(bits));
+            return llvm::ConstantInt::get(t,
+                                          sign ? llvm::APInt::getSignedMinValue(bits) : llvm::APInt::getMinValue(bits));
         case Op::Min:
         case Op::ArgMin:
             if (real) return llvm::ConstantFP::getInfinity(t, false);
-            return llvm::ConstantInt::get(t, sign ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getMaxValue(bits));
-        default: throw InternalError("operator " + std::string(ir::name(reduction)) + " is no reduction of the code generator");
+            return llvm::ConstantInt::get(t,
+                                          sign ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getMaxValue(bits));
+        default:
+            throw InternalError("operator " + std::string(ir::name(reduction)) +
+                                " is no reduction of the code generator");
     }
 }
 

@@ -1,5 +1,5 @@
-// Scalar operators as LLVM instructions. Operands are single elements or vectors of lanes, all of the same shape; the meaning
-// is that of ir/ops.def.
+// Scalar operators as LLVM instructions. Operands are single elements or vectors of lanes, all of the same shape; the
+// meaning is that of ir/ops.def.
 #pragma once
 #include <llvm/IR/IRBuilder.h>
 
@@ -20,7 +20,8 @@ int lanes_of(const llvm::Value* v);
 
 class Elementwise {
   public:
-    Elementwise(llvm::IRBuilder<>& builder, const CpuTarget& target) : b_(builder), math_(builder, target), target_(target) {}
+    Elementwise(llvm::IRBuilder<>& builder, const CpuTarget& target)
+        : b_(builder), math_(builder, target), target_(target) {}
 
     // A unary, binary or ternary operator on operands of dtype d (of Where: of the second and third operand).
     llvm::Value* apply(Op op, DType d, llvm::ArrayRef<llvm::Value*> args);

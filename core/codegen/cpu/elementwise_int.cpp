@@ -27,7 +27,8 @@ llvm::Value* Elementwise::int_binary(Op op, DType d, llvm::Value* a, llvm::Value
         case Op::Fmod: return int_divide(op, d, a, b);
         case Op::Pow: return int_power(sign, a, b);
         default:
-            throw InternalError("operator " + std::string(ir::name(op)) + " is not defined on " + std::string(ir::name(d)));
+            throw InternalError("operator " + std::string(ir::name(op)) + " is not defined on " +
+                                std::string(ir::name(d)));
     }
 }
 
@@ -45,7 +46,8 @@ llvm::Value* Elementwise::shift(Op op, bool is_signed, llvm::Value* a, llvm::Val
 llvm::Value* Elementwise::quotient(bool is_signed, llvm::Value* a, llvm::Value* b) {
     unsigned bits = a->getType()->getScalarSizeInBits();
     int lanes = lanes_of(a);
-    if (lanes == 1 || bits == 64 || llvm::isa<llvm::Constant>(b)) return is_signed ? b_.CreateSDiv(a, b) : b_.CreateUDiv(a, b);
+    if (lanes == 1 || bits == 64 || llvm::isa<llvm::Constant>(b))
+        return is_signed ? b_.CreateSDiv(a, b) : b_.CreateUDiv(a, b);
     // There is no vector division of integers; a float type with enough bits gives the same truncated quotient.
     llvm::Type* real = with_lanes(bits == 32 ? b_.getDoubleTy() : b_.getFloatTy(), lanes);
     llvm::Type* wide = with_lanes(bits == 32 ? b_.getInt64Ty() : b_.getInt32Ty(), lanes);
@@ -53,7 +55,8 @@ llvm::Value* Elementwise::quotient(bool is_signed, llvm::Value* a, llvm::Value* 
         llvm::Value* q = b_.CreateFDiv(b_.CreateSIToFP(a, real), b_.CreateSIToFP(b, real));
         return b_.CreateFPToSI(q, a->getType());
     }
-    llvm::Value* q = b_.CreateFDiv(b_.CreateSIToFP(b_.CreateZExt(a, wide), real), b_.CreateSIToFP(b_.CreateZExt(b, wide), real));
+    llvm::Value* q =
+        b_.CreateFDiv(b_.CreateSIToFP(b_.CreateZExt(a, wide), real), b_.CreateSIToFP(b_.CreateZExt(b, wide), real));
     return b_.CreateTrunc(b_.CreateFPToSI(q, wide), a->getType());
 }
 
@@ -76,7 +79,8 @@ llvm::Value* Elementwise::int_divide(Op op, DType d, llvm::Value* a, llvm::Value
     if (op == Op::Fmod) return b_.CreateSelect(by_minus_one, zero, r);
     // rounding down differs where there is a remainder whose sign is not the divisor's
     llvm::Value* adjust = b_.CreateAnd(b_.CreateICmpNE(r, zero), b_.CreateICmpSLT(b_.CreateXor(r, divisor), zero));
-    if (op == Op::FloorDiv) return b_.CreateSelect(by_minus_one, negated, b_.CreateSelect(adjust, b_.CreateSub(q, one), q));
+    if (op == Op::FloorDiv)
+        return b_.CreateSelect(by_minus_one, negated, b_.CreateSelect(adjust, b_.CreateSub(q, one), q));
     return b_.CreateSelect(by_minus_one, zero, b_.CreateSelect(adjust, b_.CreateAdd(r, divisor), r));
 }
 
@@ -91,15 +95,18 @@ llvm::Value* Elementwise::from_half(llvm::Value* bits, DType half) {
     int lanes = lanes_of(bits);
     llvm::Type* f32 = with_lanes(b_.getFloatTy(), lanes);
     llvm::Type* i32 = with_lanes(b_.getInt32Ty(), lanes);
-    if (half == DType::F16 && target_.f16c) return b_.CreateFPExt(b_.CreateBitCast(bits, with_lanes(b_.getHalfTy(), lanes)), f32);
+    if (half == DType::F16 && target_.f16c)
+        return b_.CreateFPExt(b_.CreateBitCast(bits, with_lanes(b_.getHalfTy(), lanes)), f32);
     llvm::Value* x = b_.CreateZExt(bits, i32);
     if (half == DType::BF16) return b_.CreateBitCast(b_.CreateShl(x, integer(x, 16)), f32);
-    // f16: place exponent and mantissa, then scale by 2^112, which also normalises denormals; inf and NaN get the top exponent
+    // f16: place exponent and mantissa, then scale by 2^112, which also normalises denormals; inf and NaN get the top
+    // exponent
     llvm::Value* magnitude = b_.CreateShl(b_.CreateAnd(x, integer(x, 0x7fff)), integer(x, 13));
     llvm::Value* sign = b_.CreateShl(b_.CreateAnd(x, integer(x, 0x8000)), integer(x, 16));
     llvm::Value* scaled = b_.CreateFMul(b_.CreateBitCast(magnitude, f32), llvm::ConstantFP::get(f32, 0x1p112));
     llvm::Value* special = b_.CreateICmpUGE(magnitude, integer(x, 0x7c00u << 13));
-    llvm::Value* bits32 = b_.CreateSelect(special, b_.CreateOr(magnitude, integer(x, 0x7f800000)), b_.CreateBitCast(scaled, i32));
+    llvm::Value* bits32 =
+        b_.CreateSelect(special, b_.CreateOr(magnitude, integer(x, 0x7f800000)), b_.CreateBitCast(scaled, i32));
     return b_.CreateBitCast(b_.CreateOr(bits32, sign), f32);
 }
 
@@ -108,19 +115,22 @@ llvm::Value* Elementwise::to_half(llvm::Value* x, DType half) {
     llvm::Type* i16 = with_lanes(b_.getInt16Ty(), lanes);
     llvm::Type* i32 = with_lanes(b_.getInt32Ty(), lanes);
     llvm::Type* f32 = x->getType();
-    if (half == DType::F16 && target_.f16c) return b_.CreateBitCast(b_.CreateFPTrunc(x, with_lanes(b_.getHalfTy(), lanes)), i16);
+    if (half == DType::F16 && target_.f16c)
+        return b_.CreateBitCast(b_.CreateFPTrunc(x, with_lanes(b_.getHalfTy(), lanes)), i16);
     llvm::Value* bits = b_.CreateBitCast(x, i32);
     if (half == DType::BF16) {
         // round to nearest even by adding just less than half, or half where the kept part is odd
         llvm::Value* odd = b_.CreateAnd(b_.CreateLShr(bits, integer(bits, 16)), integer(bits, 1));
-        llvm::Value* rounded = b_.CreateLShr(b_.CreateAdd(bits, b_.CreateAdd(odd, integer(bits, 0x7fff))), integer(bits, 16));
+        llvm::Value* rounded =
+            b_.CreateLShr(b_.CreateAdd(bits, b_.CreateAdd(odd, integer(bits, 0x7fff))), integer(bits, 16));
         return b_.CreateTrunc(b_.CreateSelect(is_nan(x), integer(bits, 0x7fc0), rounded), i16);
     }
     llvm::Value* sign = b_.CreateAnd(b_.CreateLShr(bits, integer(bits, 16)), integer(bits, 0x8000));
     llvm::Value* magnitude = b_.CreateAnd(bits, integer(bits, 0x7fffffff));
     llvm::Value* odd = b_.CreateAnd(b_.CreateLShr(magnitude, integer(bits, 13)), integer(bits, 1));
     llvm::Value* rebased = b_.CreateSub(magnitude, integer(bits, 112u << 23));
-    llvm::Value* normal = b_.CreateLShr(b_.CreateAdd(rebased, b_.CreateAdd(odd, integer(bits, 0xfff))), integer(bits, 13));
+    llvm::Value* normal =
+        b_.CreateLShr(b_.CreateAdd(rebased, b_.CreateAdd(odd, integer(bits, 0xfff))), integer(bits, 13));
     // below 2^-14 the result is denormal: adding 0.5 in f32 rounds at the right place
     llvm::Value* shifted = b_.CreateFAdd(b_.CreateBitCast(magnitude, f32), llvm::ConstantFP::get(f32, 0.5));
     llvm::Value* denormal = b_.CreateSub(b_.CreateBitCast(shifted, i32), integer(bits, 0x3f000000));

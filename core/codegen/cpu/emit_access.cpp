@@ -30,7 +30,8 @@ llvm::Align alignment(DType d) { return llvm::Align(static_cast<uint64_t>(ir::si
 
 Parts Emitter::load(int scalar) {
     const Scalar& s = k_.scalars[static_cast<size_t>(scalar)];
-    V otherwise = s.mask >= 0 ? constant(s.dtype, s.value) : llvm::Constant::getNullValue(element_type(b_.getContext(), s.dtype));
+    V otherwise =
+        s.mask >= 0 ? constant(s.dtype, s.value) : llvm::Constant::getNullValue(element_type(b_.getContext(), s.dtype));
     if (!plan_.varies(scalar))
         return {load_one(s.dtype, pointer(s.param, s.address), s.mask >= 0 ? single(s.mask) : nullptr, otherwise)};
     auto tile = tiles_.find(scalar);
@@ -80,7 +81,8 @@ llvm::Value* Emitter::load_part(const Scalar& s, int u, V mask, V otherwise) {
     bool narrow = step && std::abs(*step) * n < (int64_t{1} << 30);
     llvm::Type* element = narrow ? b_.getInt32Ty() : b_.getInt64Ty();
     llvm::SmallVector<llvm::Constant*, 64> multiples;
-    for (int64_t l = 0; l < n; ++l) multiples.push_back(llvm::ConstantInt::get(element, static_cast<uint64_t>(l * step.value_or(1)), true));
+    for (int64_t l = 0; l < n; ++l)
+        multiples.push_back(llvm::ConstantInt::get(element, static_cast<uint64_t>(l * step.value_or(1)), true));
     V offsets = llvm::ConstantVector::get(multiples);
     if (!step) offsets = b_.CreateMul(offsets, splat(index(form->stride)));
     return gather(s.dtype, base, offsets, mask, otherwise);
@@ -117,7 +119,9 @@ llvm::Value* Emitter::gather(DType d, V base, V offsets, V mask, V otherwise) {
         V all = mask ? mask : llvm::Constant::getAllOnesValue(vector_of(DType::Bool, lanes_.count));
         return b_.CreateMaskedGather(vector, b_.CreateGEP(type, base, offsets), alignment(d), all, splat(otherwise));
     }
-    auto lane = [&](int l) { return b_.CreateGEP(type, base, b_.CreateExtractElement(offsets, static_cast<uint64_t>(l))); };
+    auto lane = [&](int l) {
+        return b_.CreateGEP(type, base, b_.CreateExtractElement(offsets, static_cast<uint64_t>(l)));
+    };
     return load_lanes(d, lane, mask, otherwise);
 }
 
@@ -139,8 +143,10 @@ void Emitter::store(const loops::Store& s) {
         auto form = plan_.lane_form(s.address, n, lanes_.aligned);
         if (form && form->stride == Expr(1)) {
             V p = pointer(s.param, at_part(form->base, u));
-            if (lanes_.mask) b_.CreateMaskedStore(x, p, alignment(d), lanes_.mask);
-            else b_.CreateAlignedStore(x, p, alignment(d));
+            if (lanes_.mask)
+                b_.CreateMaskedStore(x, p, alignment(d), lanes_.mask);
+            else
+                b_.CreateAlignedStore(x, p, alignment(d));
             continue;
         }
         V base = form ? pointer(s.param, at_part(form->base, u)) : params_[static_cast<size_t>(s.param)];
@@ -149,7 +155,8 @@ void Emitter::store(const loops::Store& s) {
         for (int l = 0; l < n; ++l) {
             V offset = form ? b_.CreateMul(stride, i64(l)) : b_.CreateExtractElement(offsets, static_cast<uint64_t>(l));
             V p = b_.CreateGEP(type, base, offset);
-            if (lanes_.mask) p = b_.CreateSelect(b_.CreateExtractElement(lanes_.mask, static_cast<uint64_t>(l)), p, dummy_);
+            if (lanes_.mask)
+                p = b_.CreateSelect(b_.CreateExtractElement(lanes_.mask, static_cast<uint64_t>(l)), p, dummy_);
             b_.CreateAlignedStore(b_.CreateExtractElement(x, static_cast<uint64_t>(l)), p, alignment(d));
         }
     }

@@ -57,8 +57,9 @@ llvm::Value* Emitter::index(const Expr& e) {
             auto at = std::find(k_.symbols.begin(), k_.symbols.end(), e);
             BRAZE_CHECK(at != k_.symbols.end(), "kernel " + k_.name + ": symbol " + e.str() + " has no value here");
             result = at_level(0, [&] {
-                return b_.CreateLoad(b_.getInt64Ty(), b_.CreateConstGEP1_64(b_.getInt64Ty(), symbols_,
-                                                                           static_cast<uint64_t>(at - k_.symbols.begin())));
+                return b_.CreateLoad(
+                    b_.getInt64Ty(),
+                    b_.CreateConstGEP1_64(b_.getInt64Ty(), symbols_, static_cast<uint64_t>(at - k_.symbols.begin())));
             });
             break;
         }
@@ -92,7 +93,8 @@ llvm::Value* Emitter::index(const Expr& e) {
         case ExprKind::FloorDiv:
         case ExprKind::Mod: {
             V a = index(xs[0]), b = index(xs[1]);
-            result = at_level(level, [&] { return divide(a, b, xs[0].range(), xs[1].range(), e.kind() == ExprKind::Mod); });
+            result =
+                at_level(level, [&] { return divide(a, b, xs[0].range(), xs[1].range(), e.kind() == ExprKind::Mod); });
             break;
         }
         case ExprKind::Const: break;
@@ -155,8 +157,8 @@ llvm::Value* Emitter::index_lanes_as(const Expr& e, int u, llvm::Type* element) 
     return result;
 }
 
-// Built up level by level: what does not change in a loop is added to the pointer outside of it. A constant comes last, where it
-// becomes part of the instruction.
+// Built up level by level: what does not change in a loop is added to the pointer outside of it. A constant comes last,
+// where it becomes part of the instruction.
 llvm::Value* Emitter::pointer(int param, const Expr& address) {
     std::vector<Expr> terms = is_sum(address) ? address.operands() : std::vector<Expr>{address};
     int64_t fixed = 0;

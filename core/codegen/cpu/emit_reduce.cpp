@@ -42,7 +42,8 @@ void Emitter::make_accumulator(int reduce, size_t s) {
     }
     if (a.op == Op::Sum && ir::is_float(a.dtype) && flush_axis_ >= 0)
         for (int u = 0; u < (plan_.along_outer ? parts : 1); ++u)
-            a.totals.push_back(make(DType::F64, llvm::cast<llvm::Constant>(llvm::ConstantFP::get(b_.getDoubleTy(), 0.0)), a.lanes));
+            a.totals.push_back(
+                make(DType::F64, llvm::cast<llvm::Constant>(llvm::ConstantFP::get(b_.getDoubleTy(), 0.0)), a.lanes));
     if (!plan_.along_outer && a.lanes > 1 && !plan_.masked_tail) {
         a.single = make(a.dtype, start, 1);
         if (a.indexed) a.single_index = make(DType::I64, no_index, 1);
@@ -66,13 +67,15 @@ void Emitter::accumulate(const Accumulator& a) {
 // The row-major number of the inner point, for every lane.
 llvm::Value* Emitter::reduction_index(int u, int lanes) {
     Expr flat = 0;
-    for (size_t i = 0; i < k_.inner.size(); ++i) flat = flat * k_.inner[i] + loops::inner_axis(static_cast<int>(i), k_.inner[i]);
+    for (size_t i = 0; i < k_.inner.size(); ++i)
+        flat = flat * k_.inner[i] + loops::inner_axis(static_cast<int>(i), k_.inner[i]);
     if (!plan_.along_outer) return index_lanes(flat, u);
     V v = index(flat);
     return lanes == 1 ? v : b_.CreateVectorSplat(static_cast<unsigned>(lanes), v);
 }
 
-std::pair<llvm::Value*, llvm::Value*> Emitter::better(const Accumulator& a, std::pair<V, V> best, std::pair<V, V> x, bool ordered) {
+std::pair<llvm::Value*, llvm::Value*> Emitter::better(const Accumulator& a, std::pair<V, V> best, std::pair<V, V> x,
+                                                      bool ordered) {
     bool real = ir::is_float(a.dtype);
     V wins = ops_.apply(a.op == Op::ArgMax ? Op::Gt : Op::Lt, a.dtype, {x.first, best.first});
     V equal = ordered ? nullptr : ops_.apply(Op::Eq, a.dtype, {x.first, best.first});
@@ -124,7 +127,9 @@ void Emitter::flush(const Accumulator& a) {
     if (a.totals.empty()) return;
     llvm::Type* wide = vector_of(DType::F64, a.lanes);
     llvm::Type* type = vector_of(a.dtype, a.lanes);
-    auto add = [&](V total, V x) { b_.CreateStore(b_.CreateFAdd(b_.CreateLoad(wide, total), ops_.cast(x, a.dtype, DType::F64)), total); };
+    auto add = [&](V total, V x) {
+        b_.CreateStore(b_.CreateFAdd(b_.CreateLoad(wide, total), ops_.cast(x, a.dtype, DType::F64)), total);
+    };
     if (plan_.along_outer) {
         for (size_t u = 0; u < a.parts.size(); ++u) add(a.totals[u], b_.CreateLoad(type, a.parts[u]));
     } else {
@@ -140,7 +145,9 @@ llvm::Value* Emitter::horizontal(Op op, DType d, V x) {
             low.push_back(i);
             high.push_back(i + n / 2);
         }
-        if (n == 2) return ops_.combine(op, d, b_.CreateExtractElement(x, uint64_t{0}), b_.CreateExtractElement(x, uint64_t{1}));
+        if (n == 2)
+            return ops_.combine(op, d, b_.CreateExtractElement(x, uint64_t{0}),
+                                b_.CreateExtractElement(x, uint64_t{1}));
         x = ops_.combine(op, d, b_.CreateShuffleVector(x, low), b_.CreateShuffleVector(x, high));
     }
     return x;
@@ -196,7 +203,8 @@ llvm::Value* Emitter::finish_index(const Accumulator& a) {
         Pair h = {b_.CreateShuffleVector(best.first, high), b_.CreateShuffleVector(best.second, high)};
         best = better(a, l, h, false);
     }
-    if (a.lanes > 1) best = {b_.CreateExtractElement(best.first, uint64_t{0}), b_.CreateExtractElement(best.second, uint64_t{0})};
+    if (a.lanes > 1)
+        best = {b_.CreateExtractElement(best.first, uint64_t{0}), b_.CreateExtractElement(best.second, uint64_t{0})};
     if (a.single) {
         Pair x = {b_.CreateLoad(vector_of(a.dtype, 1), a.single), b_.CreateLoad(b_.getInt64Ty(), a.single_index)};
         best = better(a, best, x, false);

@@ -1,6 +1,6 @@
-// Kernels with transposed loads: x[i, o] where i runs over the lanes and o is the last outer axis. Going through it lane by lane
-// would touch another cache line for every element. Instead, for a block of outer points and one vector of the axis, the
-// elements are loaded along o, transposed, and kept on the stack as one vector for each outer point.
+// Kernels with transposed loads: x[i, o] where i runs over the lanes and o is the last outer axis. Going through it
+// lane by lane would touch another cache line for every element. Instead, for a block of outer points and one vector of
+// the axis, the elements are loaded along o, transposed, and kept on the stack as one vector for each outer point.
 #include "core/codegen/cpu/emitter.h"
 
 namespace braze::codegen {
@@ -24,7 +24,9 @@ void Emitter::tile_rows(V first, V last) {
         lane_loops(inner_bit(0) | kStage, i64(0), extent, plan_.extent.as_const(), 1, plan_.one_body[0], 0, [&] {
             bool tiled = lanes_.count == n;
             if (tiled) {
-                V columns = lanes_.mask ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateSub(extent, lanes_.index), i64(n)) : i64(n);
+                V columns = lanes_.mask ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin,
+                                                                   b_.CreateSub(extent, lanes_.index), i64(n))
+                                        : i64(n);
                 V full = b_.CreateICmpEQ(rows, i64(n));
                 if (lanes_.mask) full = b_.CreateAnd(full, b_.CreateICmpEQ(columns, i64(n)));
                 V partial = b_.CreateNot(full);
@@ -88,7 +90,8 @@ void Emitter::transpose_tile(int scalar) {
         }
     }
     for (int r = 0; r < n; ++r)
-        b_.CreateAlignedStore(rows[static_cast<size_t>(r)], b_.CreateConstGEP1_64(vector, tiles_[scalar], static_cast<uint64_t>(r)), align);
+        b_.CreateAlignedStore(rows[static_cast<size_t>(r)],
+                              b_.CreateConstGEP1_64(vector, tiles_[scalar], static_cast<uint64_t>(r)), align);
 }
 
 }  // namespace braze::codegen

@@ -61,10 +61,12 @@ llvm::Value* Emitter::part(int scalar, int u) {
 llvm::Constant* Emitter::constant(DType d, const std::variant<double, int64_t>& v) {
     llvm::Type* type = element_type(b_.getContext(), d);
     if (ir::is_half(d)) {
-        llvm::APFloat x(std::holds_alternative<double>(v) ? std::get<double>(v) : static_cast<double>(std::get<int64_t>(v)));
+        llvm::APFloat x(std::holds_alternative<double>(v) ? std::get<double>(v)
+                                                          : static_cast<double>(std::get<int64_t>(v)));
         bool lost = false;
         x.convert(llvm::APFloat::IEEEsingle(), llvm::APFloat::rmNearestTiesToEven, &lost);  // as eager: by way of f32
-        x.convert(d == DType::BF16 ? llvm::APFloat::BFloat() : llvm::APFloat::IEEEhalf(), llvm::APFloat::rmNearestTiesToEven, &lost);
+        x.convert(d == DType::BF16 ? llvm::APFloat::BFloat() : llvm::APFloat::IEEEhalf(),
+                  llvm::APFloat::rmNearestTiesToEven, &lost);
         return llvm::ConstantInt::get(type, x.bitcastToAPInt());
     }
     if (ir::is_float(d)) {
@@ -73,7 +75,8 @@ llvm::Constant* Emitter::constant(DType d, const std::variant<double, int64_t>& 
     }
     int64_t n = std::holds_alternative<int64_t>(v) ? std::get<int64_t>(v) : static_cast<int64_t>(std::get<double>(v));
     if (d == DType::Bool) return llvm::ConstantInt::getBool(b_.getContext(), n != 0);
-    return llvm::ConstantInt::get(type, llvm::APInt(type->getScalarSizeInBits(), static_cast<uint64_t>(n), false, true));
+    return llvm::ConstantInt::get(type,
+                                  llvm::APInt(type->getScalarSizeInBits(), static_cast<uint64_t>(n), false, true));
 }
 
 Parts Emitter::compute(int scalar) {
@@ -104,8 +107,10 @@ Parts Emitter::elementwise(int scalar) {
     for (int u = 0; u < (varying ? lanes_.parts : 1); ++u) {
         Parts args;
         for (int a : s.args) args.push_back(varying ? part(a, u) : single(a));
-        if (s.kind == ScalarKind::Cast) out.push_back(ops_.cast(args[0], operand, s.dtype));
-        else out.push_back(ops_.apply(s.op, operand, args));
+        if (s.kind == ScalarKind::Cast)
+            out.push_back(ops_.cast(args[0], operand, s.dtype));
+        else
+            out.push_back(ops_.apply(s.op, operand, args));
     }
     return out;
 }

@@ -1,9 +1,10 @@
-// The emitter of one kernel. Code is placed by levels: each open loop is a level that defines some axes, and a value goes to the
-// outermost level that defines all it depends on, so loop-invariant code is hoisted as it is written and each value is made once
-// per level.
+// The emitter of one kernel. Code is placed by levels: each open loop is a level that defines some axes, and a value
+// goes to the outermost level that defines all it depends on, so loop-invariant code is hoisted as it is written and
+// each value is made once per level.
 //
-// Every level has an insertion point, the terminator of a block; loops and branches are made by splitting the block there, so
-// that the point stays valid. Values that vary over the lanes are emitted once for each vector of the step ("part").
+// Every level has an insertion point, the terminator of a block; loops and branches are made by splitting the block
+// there, so that the point stays valid. Values that vary over the lanes are emitted once for each vector of the step
+// ("part").
 #pragma once
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
@@ -33,33 +34,33 @@ class Emitter {
         llvm::Instruction* point = nullptr;
         std::unordered_map<Expr, V> exprs;
         std::unordered_map<int, Parts> scalars;
-        std::map<std::pair<V, int>, V> splats;           // by value and lanes
+        std::map<std::pair<V, int>, V> splats;                              // by value and lanes
         std::unordered_map<Expr, std::vector<std::pair<int, V>>> pointers;  // by address and param
     };
     // How the vectorised axis is being walked.
     struct Lanes {
-        int count = 1;             // lanes of a vector
-        int parts = 1;             // vectors per step
-        V mask = nullptr;          // of the only part; null: all lanes are within the axis
-        V index = nullptr;         // the axis at lane 0 of part 0
-        bool active = false;       // inside of the axis' loop
-        bool aligned = false;      // index is a multiple of count
+        int count = 1;         // lanes of a vector
+        int parts = 1;         // vectors per step
+        V mask = nullptr;      // of the only part; null: all lanes are within the axis
+        V index = nullptr;     // the axis at lane 0 of part 0
+        bool active = false;   // inside of the axis' loop
+        bool aligned = false;  // index is a multiple of count
     };
     struct Accumulator {
-        int scalar;                // the Reduce
+        int scalar;  // the Reduce
         int arg;
         ir::Op op;
         DType dtype;
-        bool indexed = false;      // ArgMax, ArgMin
+        bool indexed = false;  // ArgMax, ArgMin
         int lanes = 1;
-        Parts parts, indices;      // stack slots
-        Parts totals;              // second level of a sum, in f64
-        V single = nullptr;        // for the axis' last elements, one at a time
+        Parts parts, indices;  // stack slots
+        Parts totals;          // second level of a sum, in f64
+        V single = nullptr;    // for the axis' last elements, one at a time
         V single_index = nullptr;
     };
     using Body = std::function<void()>;
 
-    // ---- emit_loops.cpp: structure
+    // ---- emit_loops.cpp, emit_control.cpp, emit_lanes.cpp: structure
     void prologue();
     void outer_points();
     void outer_segments();
@@ -69,7 +70,8 @@ class Emitter {
     void inner_loops(size_t s, size_t axis);
     void inner_body(size_t s);
     // The axis from lo to hi; `count` if known. After each `chunk` full steps (0: never) the accumulators are flushed.
-    void lane_loops(Depends defines, V lo, V hi, std::optional<int64_t> count, int parts, bool one_body, int64_t chunk, const Body& body);
+    void lane_loops(Depends defines, V lo, V hi, std::optional<int64_t> count, int parts, bool one_body, int64_t chunk,
+                    const Body& body);
     void aligned_lane_loop(Depends defines, V lo, V hi, int parts, bool one_body, const Body& body);
     void choose_flush(size_t s);
     void advance(const llvm::SmallVectorImpl<V>& slots, size_t axes);
@@ -80,7 +82,7 @@ class Emitter {
     void loop(Depends defines, V lo, V hi, V step, bool known_nonempty, const std::function<void(V)>& body);
     void while_loop(Depends defines, const std::function<V()>& condition, const Body& body);
     void if_then(V condition, Depends defines, const Body& body);
-    void fail_if(V condition);   // the kernel returns 1
+    void fail_if(V condition);  // the kernel returns 1
     void store_outer(size_t s);
 
     // ---- emit_tiles.cpp: kernels with transposed loads
@@ -92,12 +94,12 @@ class Emitter {
     // ---- emit_values.cpp
     // The parts of a scalar that varies, or its single value.
     const Parts& value(int scalar);
-    V part(int scalar, int u);   // as a vector of lanes
-    V single(int scalar);        // of a scalar that does not vary
+    V part(int scalar, int u);  // as a vector of lanes
+    V single(int scalar);       // of a scalar that does not vary
     Parts compute(int scalar);
     Parts elementwise(int scalar);
     llvm::Constant* constant(DType d, const std::variant<double, int64_t>& v);
-    V splat(V x);                // to the current number of lanes, hoisted as far as x is
+    V splat(V x);  // to the current number of lanes, hoisted as far as x is
     void ensure_indices(const Expr& e);
     void check(int scalar);
     size_t level_of(Depends d) const;
@@ -105,11 +107,11 @@ class Emitter {
     auto at_level(size_t level, const F& emit);
 
     // ---- emit_address.cpp
-    V index(const Expr& e);                      // at lane 0 of part 0
-    V index_lanes(const Expr& e, int u);         // <lanes x i64>
+    V index(const Expr& e);               // at lane 0 of part 0
+    V index_lanes(const Expr& e, int u);  // <lanes x i64>
     V index_lanes_as(const Expr& e, int u, llvm::Type* element);
-    Expr at_part(const Expr& e, int u) const;    // the axis moved on by u vectors
-    V pointer(int param, const Expr& address);   // at lane 0 of part 0
+    Expr at_part(const Expr& e, int u) const;   // the axis moved on by u vectors
+    V pointer(int param, const Expr& address);  // at lane 0 of part 0
     V divide(V a, V b, shapes::Range range_a, shapes::Range range_b, bool want_mod);
     Depends depends(const Expr& e) const { return plan_.depends(e); }
 
@@ -124,7 +126,7 @@ class Emitter {
     bool masks_natively(DType d) const;
     V from_memory(V x, DType d);
     V to_memory(V x, DType d);
-    V both(V a, V b);            // of masks; null: all true
+    V both(V a, V b);  // of masks; null: all true
 
     // ---- emit_reduce.cpp
     void make_accumulator(int reduce, size_t s);
@@ -153,15 +155,15 @@ class Emitter {
     Elementwise ops_;
     llvm::Function* function_;
     llvm::BasicBlock* fail_ = nullptr;
-    V dummy_ = nullptr;          // memory that may always be read
+    V dummy_ = nullptr;  // memory that may always be read
     std::vector<Level> levels_;
-    size_t at_ = 0;              // the level that is emitted to: the innermost, but while something is hoisted
+    size_t at_ = 0;  // the level that is emitted to: the innermost, but while something is hoisted
     Lanes lanes_;
     std::vector<V> params_;
     std::vector<Accumulator> accumulators_;  // of the current stage
     std::unordered_map<int, V> tiles_;  // by transposed load: lanes x lanes elements, a vector for each outer point
-    V tile_row_ = nullptr;       // which of them, inside the tile
-    int flush_axis_ = -1;        // inner axis along which two-level sums are flushed, every flush_steps_ steps
+    V tile_row_ = nullptr;              // which of them, inside the tile
+    int flush_axis_ = -1;               // inner axis along which two-level sums are flushed, every flush_steps_ steps
     int64_t flush_steps_ = 0;
     V begin_ = nullptr, end_ = nullptr, symbols_ = nullptr;
 };

@@ -52,7 +52,8 @@ class Context : public jl::JITLinkContext {
         for (const auto& [name, flags] : wanted) {
             void* where = resolve_symbol((*name).str());
             if (!where && flags == jl::SymbolLookupFlags::RequiredSymbol) {
-                done->run(llvm::createStringError("compiled code calls '" + (*name).str() + "', which the process lacks"));
+                done->run(
+                    llvm::createStringError("compiled code calls '" + (*name).str() + "', which the process lacks"));
                 return;
             }
             found[name] = {orc::ExecutorAddr::fromPtr(where), llvm::JITSymbolFlags::Exported};

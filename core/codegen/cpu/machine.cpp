@@ -87,8 +87,8 @@ void Machine::prepare(llvm::Module& module) const {
     module.setTargetTriple(machine_->getTargetTriple());
 }
 
-// The generator vectorises, hoists and unrolls by itself; what is left for LLVM is to make registers of the accumulators, to
-// merge blocks and equal values.
+// The generator vectorises, hoists and unrolls by itself; what is left for LLVM is to make registers of the
+// accumulators, to merge blocks and equal values.
 void Machine::optimise(llvm::Module& module) {
     llvm::PassBuilder builder(machine_.get());
     llvm::LoopAnalysisManager loops;

@@ -1,5 +1,5 @@
-// One worker's LLVM state: a target machine that optimises modules and turns them into object code. Not thread-safe; workers
-// borrow machines from a pool, so that the costly set-up happens once per concurrent worker.
+// One worker's LLVM state: a target machine that optimises modules and turns them into object code. Not thread-safe;
+// workers borrow machines from a pool, so that the costly set-up happens once per concurrent worker.
 #pragma once
 #include <llvm/IR/Module.h>
 #include <llvm/Target/TargetMachine.h>

@@ -1,5 +1,5 @@
-// What is decided about a kernel before its code is emitted: the vector shape, what every scalar depends on, and how addresses
-// run along the lanes.
+// What is decided about a kernel before its code is emitted: the vector shape, what every scalar depends on, and how
+// addresses run along the lanes.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -31,20 +31,21 @@ class Plan {
   public:
     Plan(const loops::Kernel& kernel, const CpuTarget& target);
 
-    bool along_outer = false;   // the vectorised axis is the last outer one, else the last inner one
-    bool has_axis = false;      // false: nothing to vectorise
-    Expr axis = 0;              // its symbol
+    bool along_outer = false;  // the vectorised axis is the last outer one, else the last inner one
+    bool has_axis = false;     // false: nothing to vectorise
+    Expr axis = 0;             // its symbol
     Expr extent = 1;
     Depends axis_bit = 0;
-    int lanes = 1;              // of a vector; a power of two
-    bool masked_tail = false;   // the rest of the axis by masked vectors, else one element at a time
-    bool aligned = false;       // along_outer: vectors must start at multiples of `lanes`
-    std::vector<int> unroll;    // vectors per step, per stage
-    std::vector<bool> one_body; // per stage: all vectors masked, so that there is no second copy of a long body for the rest
-    int point_unroll = 1;       // along_outer: the same for all stages
+    int lanes = 1;             // of a vector; a power of two
+    bool masked_tail = false;  // the rest of the axis by masked vectors, else one element at a time
+    bool aligned = false;      // along_outer: vectors must start at multiples of `lanes`
+    std::vector<int> unroll;   // vectors per step, per stage
+    std::vector<bool>
+        one_body;          // per stage: all vectors masked, so that there is no second copy of a long body for the rest
+    int point_unroll = 1;  // along_outer: the same for all stages
     bool point_one_body = false;
-    // Loads that run through memory along the last outer axis rather than along the lanes (a transposed operand): blocks of
-    // lanes x lanes elements are loaded along that axis and transposed.
+    // Loads that run through memory along the last outer axis rather than along the lanes (a transposed operand):
+    // blocks of lanes x lanes elements are loaded along that axis and transposed.
     std::vector<int> transposed;
 
     Depends depends(int scalar) const { return depends_[static_cast<size_t>(scalar)]; }

@@ -58,7 +58,7 @@ using Table = std::unordered_map<std::string, void*>;
 
 const Table& own_functions() {
     static const Table table = {
-#define MATH(op, function, sleef, accuracy, arity)                 \
+#define MATH(op, function, sleef, accuracy, arity)                    \
     {"braze_lanes_" #function, lanes_function<double, ::function>()}, \
         {"braze_lanes_" #function "f", lanes_function<float, ::function##f>()},
 #include "core/codegen/cpu/math_functions.def"

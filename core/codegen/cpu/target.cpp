@@ -24,8 +24,11 @@ const std::array<IsaInfo, 4>& isa_table() {
     static const std::array<IsaInfo, 4> table = {{
         {Isa::Scalar, "scalar", 0, {}},
         {Isa::Sse2, "sse2", 16, {}},
-        {Isa::Avx2, "avx2", 32,
-         {"sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"}},
+        {Isa::Avx2,
+         "avx2",
+         32,
+         {"sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt",
+          "movbe"}},
         {Isa::Avx512, "avx512", 64, {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}},
     }};
     return table;

@@ -22,10 +22,10 @@ struct MathFunction {
 
 const MathFunction* find_function(Op op) {
     switch (op) {
-#define MATH(op, function, sleef, accuracy, arity)                     \
-    case Op::op: {                                                     \
+#define MATH(op, function, sleef, accuracy, arity)                      \
+    case Op::op: {                                                      \
         static constexpr MathFunction f = {#function, sleef, accuracy}; \
-        return &f;                                                     \
+        return &f;                                                      \
     }
 #include "core/codegen/cpu/math_functions.def"
 #undef MATH
@@ -98,14 +98,15 @@ llvm::Value* VectorMath::call(Op op, llvm::ArrayRef<V> args) {
     std::string suffix = single ? "f" : "";
     if (!type->isVectorTy()) {
         llvm::SmallVector<llvm::Type*, 2> types(args.size(), type);
-        auto callee = declare(*b_.GetInsertBlock()->getModule(), f->c + suffix, llvm::FunctionType::get(type, types, false), true);
+        auto callee = declare(*b_.GetInsertBlock()->getModule(), f->c + suffix,
+                              llvm::FunctionType::get(type, types, false), true);
         return b_.CreateCall(callee, args);
     }
     if (*f->sleef && target_.isa >= Isa::Avx2) {
         bool wide = target_.isa == Isa::Avx512;
         unsigned width = (wide ? 64 : 32) / (single ? 4 : 8);
-        std::string symbol = std::string("Sleef_") + f->sleef + (single ? "f" : "d") + std::to_string(width) + "_" + f->accuracy +
-                             (wide ? "avx512f" : "avx2");
+        std::string symbol = std::string("Sleef_") + f->sleef + (single ? "f" : "d") + std::to_string(width) + "_" +
+                             f->accuracy + (wide ? "avx512f" : "avx2");
         if (resolve_symbol(symbol)) return call_sleef(symbol, width, args);
     }
     return call_lanes(std::string("braze_lanes_") + f->c + suffix, args);
@@ -152,7 +153,8 @@ llvm::Value* VectorMath::call_lanes(const std::string& name, llvm::ArrayRef<V> a
     llvm::Type* type = args[0]->getType();
     llvm::SmallVector<llvm::Type*, 3> types(args.size(), b_.getPtrTy());
     types.push_back(b_.getInt64Ty());
-    auto callee = declare(*b_.GetInsertBlock()->getModule(), name, llvm::FunctionType::get(b_.getVoidTy(), types, false), false);
+    auto callee =
+        declare(*b_.GetInsertBlock()->getModule(), name, llvm::FunctionType::get(b_.getVoidTy(), types, false), false);
     llvm::SmallVector<V, 3> operands;
     for (V a : args) {
         V slot = stack_slot(type);

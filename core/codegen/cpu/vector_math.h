@@ -1,5 +1,5 @@
-// Transcendental functions on vectors of lanes (or one element): inlined for f32 where that pays, else calls. Errors stay
-// within about 1.5 ulp, as those of eager's vector library.
+// Transcendental functions on vectors of lanes (or one element): inlined for f32 where that pays, else calls. Errors
+// stay within about 1.5 ulp, as those of eager's vector library.
 #pragma once
 #include <llvm/IR/IRBuilder.h>
 
@@ -46,9 +46,9 @@ class VectorMath {
     V expm1_polynomial(V r);
     V one_minus_exp(V x);
     V divide_near_one(V x, V y);
-    V scale(V y, V n);         // y * 2^n with one rounding, n integral in [-300, 300]
-    V power_of_two(V k);       // an integer in [-126, 127]
-    Logarithm reduce_log(V x); // x > 0
+    V scale(V y, V n);          // y * 2^n with one rounding, n integral in [-300, 300]
+    V power_of_two(V k);        // an integer in [-126, 127]
+    Logarithm reduce_log(V x);  // x > 0
     V log_special(V result, V x, V below);
     // `fast` where no lane of `rare` is set; else op called for every lane.
     V with_fallback(V fast, V rare, ir::Op op, llvm::ArrayRef<V> args);

@@ -24,14 +24,16 @@ llvm::Value* VectorMath::fma(V a, V b, V c) {
     return b_.CreateFAdd(b_.CreateFMul(a, b), c);
 }
 
-// Estrin's scheme: a longer polynomial is evaluated as a tree, because its latency would bound the speed of a loop body that is
-// one long chain.
+// Estrin's scheme: a longer polynomial is evaluated as a tree, because its latency would bound the speed of a loop body
+// that is one long chain.
 llvm::Value* VectorMath::polynomial(V x, std::initializer_list<double> ascending) {
     llvm::SmallVector<V, 12> terms;
     const double* c = ascending.begin();
     for (size_t i = 0; i < ascending.size(); i += 2) {
-        if (i + 1 < ascending.size()) terms.push_back(fma(x, c[i + 1], constant(x, c[i])));
-        else terms.push_back(constant(x, c[i]));
+        if (i + 1 < ascending.size())
+            terms.push_back(fma(x, c[i + 1], constant(x, c[i])));
+        else
+            terms.push_back(constant(x, c[i]));
     }
     for (V power = b_.CreateFMul(x, x); terms.size() > 1;) {
         llvm::SmallVector<V, 12> next;
@@ -52,13 +54,18 @@ llvm::Value* VectorMath::at_least(V x, double limit) {
     return b_.CreateSelect(b_.CreateFCmpOLT(x, l), l, x);
 }
 llvm::Value* VectorMath::as_int(V x) { return b_.CreateBitCast(x, with_lanes(b_.getInt32Ty(), lanes_of(x))); }
-llvm::Value* VectorMath::as_float(V bits) { return b_.CreateBitCast(bits, with_lanes(b_.getFloatTy(), lanes_of(bits))); }
+llvm::Value* VectorMath::as_float(V bits) {
+    return b_.CreateBitCast(bits, with_lanes(b_.getFloatTy(), lanes_of(bits)));
+}
 
-llvm::Value* VectorMath::power_of_two(V n) { return as_float(b_.CreateShl(b_.CreateAdd(n, integer(n, 127)), integer(n, 23))); }
+llvm::Value* VectorMath::power_of_two(V n) {
+    return as_float(b_.CreateShl(b_.CreateAdd(n, integer(n, 127)), integer(n, 23)));
+}
 
 llvm::Value* VectorMath::scale(V y, V n) {
     if (target_.isa == Isa::Avx512 && lanes_of(y) == 16)
-        return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {}, {y, n, y, b_.getInt16(0xffff), b_.getInt32(4)});
+        return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                                  {y, n, y, b_.getInt16(0xffff), b_.getInt32(4)});
     V k = b_.CreateSub(as_int(b_.CreateFAdd(n, constant(n, kRound))), integer(as_int(n), kRoundBits));
     V half = b_.CreateAShr(k, integer(k, 1));
     return b_.CreateFMul(b_.CreateFMul(y, power_of_two(half)), power_of_two(b_.CreateSub(k, half)));
@@ -114,8 +121,8 @@ llvm::Value* VectorMath::exp2(V x) {
     V t = b_.CreateFAdd(c, constant(x, kRound));
     V n = b_.CreateFSub(t, constant(x, kRound));
     V r = b_.CreateFSub(c, n);
-    V p = polynomial(r, {6.931471825e-01, 2.402265072e-01, 5.550410971e-02, 9.618036449e-03, 1.333342982e-03, 1.546736603e-04,
-                         1.531521048e-05});
+    V p = polynomial(r, {6.931471825e-01, 2.402265072e-01, 5.550410971e-02, 9.618036449e-03, 1.333342982e-03,
+                         1.546736603e-04, 1.531521048e-05});
     return scale(fma(p, r, 1.0), n);
 }
 
@@ -139,8 +146,8 @@ VectorMath::Logarithm VectorMath::reduce_log(V x) {
     V m = as_float(b_.CreateAdd(b_.CreateAnd(offset, integer(bits, 0x7fffff)), base));
     V f = b_.CreateFSub(m, constant(x, 1.0));
     V s = b_.CreateFMul(f, f);
-    V p = polynomial(f, {3.333331048e-01, -2.499998510e-01, 2.000226974e-01, -1.666936874e-01, 1.421779245e-01, -1.238165945e-01,
-                         1.187728122e-01, -1.180843636e-01, 6.927829236e-02});
+    V p = polynomial(f, {3.333331048e-01, -2.499998510e-01, 2.000226974e-01, -1.666936874e-01, 1.421779245e-01,
+                         -1.238165945e-01, 1.187728122e-01, -1.180843636e-01, 6.927829236e-02});
     return {e, f, b_.CreateFMul(s, fma(f, p, constant(x, -0.5)))};
 }
 
@@ -186,7 +193,9 @@ llvm::Value* VectorMath::log1p(V x) {
 llvm::Value* VectorMath::tanh(V x) {
     V z = at_most(abs(x), 10.0);
     V s = b_.CreateFMul(z, z);
-    V small = fma(b_.CreateFMul(s, polynomial(s, {-3.333329558e-01, 1.333181560e-01, -5.377315730e-02, 2.075552382e-02, -5.843349732e-03})), z, z);
+    V small = fma(b_.CreateFMul(s, polynomial(s, {-3.333329558e-01, 1.333181560e-01, -5.377315730e-02, 2.075552382e-02,
+                                                  -5.843349732e-03})),
+                  z, z);
     Scaled e = reduce_exp(b_.CreateFMul(z, constant(x, -2.0)));  // 1 - 2e / (1 + e) with e = exp(-2z)
     V t = b_.CreateFMul(exp_polynomial(e.r), power_of_two(e.k));
     V one = constant(x, 1.0);
@@ -197,8 +206,8 @@ llvm::Value* VectorMath::tanh(V x) {
 // erf(z) = 1 - exp(-z * (1 + Q(z)))
 llvm::Value* VectorMath::erf(V x) {
     V z = at_most(abs(x), 4.0);
-    V q = polynomial(z, {1.283791661e-01, 6.366198063e-01, 1.027712747e-01, -1.911769435e-02, -2.530612983e-04, 1.799354330e-03,
-                         -7.406862569e-04, 1.674811501e-04, -2.135464274e-05, 1.193304115e-06});
+    V q = polynomial(z, {1.283791661e-01, 6.366198063e-01, 1.027712747e-01, -1.911769435e-02, -2.530612983e-04,
+                         1.799354330e-03, -7.406862569e-04, 1.674811501e-04, -2.135464274e-05, 1.193304115e-06});
     return copysign(one_minus_exp(b_.CreateFNeg(fma(q, z, z))), x);
 }
 
@@ -209,7 +218,8 @@ llvm::Value* VectorMath::sin_cos(V x, bool cosine) {
     r = fma(n, 4.37113900018624283e-8, r);
     r = fma(n, 1.71512451e-15, r);
     V s = b_.CreateFMul(r, r);
-    V sine = fma(b_.CreateFMul(s, polynomial(s, {-1.666666716e-01, 8.333329111e-03, -1.983933034e-04, 2.718272526e-06})), r, r);
+    V sine = fma(
+        b_.CreateFMul(s, polynomial(s, {-1.666666716e-01, 8.333329111e-03, -1.983933034e-04, 2.718272526e-06})), r, r);
     V c = polynomial(s, {4.166666791e-02, -1.388888340e-03, 2.479951581e-05, -2.720987595e-07});
     V cos = fma(fma(c, s, -0.5), s, 1.0);
     V q = as_int(t);

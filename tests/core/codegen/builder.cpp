@@ -18,7 +18,8 @@ class Guarded {
     explicit Guarded(const Bytes& content) : size_(content.size()) {
         page_ = static_cast<size_t>(sysconf(_SC_PAGESIZE));
         pages_ = (size_ + page_ - 1) / page_ + 2;
-        base_ = static_cast<unsigned char*>(mmap(nullptr, pages_ * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        base_ =
+            static_cast<unsigned char*>(mmap(nullptr, pages_ * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         if (pages_ > 2) mprotect(base_ + page_, (pages_ - 2) * page_, PROT_READ | PROT_WRITE);
         data_ = base_ + (pages_ - 1) * page_ - size_;
         if (size_) std::memcpy(data_, content.data(), size_);
@@ -62,8 +63,10 @@ Bytes elements(DType d, const std::vector<double>& values) {
     Bytes out(values.size() * static_cast<size_t>(ir::size_of(d)));
     for (size_t i = 0; i < values.size(); ++i) {
         loops::Number x;
-        if (ir::is_float(d)) x = loops::cast_number(DType::F64, d, {.f = values[i]});
-        else x.i = static_cast<int64_t>(values[i]);
+        if (ir::is_float(d))
+            x = loops::cast_number(DType::F64, d, {.f = values[i]});
+        else
+            x.i = static_cast<int64_t>(values[i]);
         loops::store_number(d, out.data(), static_cast<int64_t>(i), x);
     }
     return out;
@@ -93,13 +96,14 @@ Bytes random_elements(DType d, size_t n, uint32_t seed, bool specials) {
     std::normal_distribution<double> normal(0, 2);
     std::vector<double> values(n);
     const double inf = std::numeric_limits<double>::infinity();
-    const double special[] = {0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1.5, inf, -inf, std::nan(""), 1e-40, -1e-40, 7.0, 3.0, 1e30, -1e30};
+    const double special[] = {0.0,  -0.0,         1.0,   -1.0,   0.5, -2.5, 1.5,  inf,
+                              -inf, std::nan(""), 1e-40, -1e-40, 7.0, 3.0,  1e30, -1e30};
     for (size_t i = 0; i < n; ++i) values[i] = specials && rng() % 8 == 0 ? special[rng() % 16] : normal(rng);
     return elements(d, values);
 }
 
-Outcome run_compiled(const Kernel& k, Isa isa, std::vector<Bytes> buffers, const std::vector<int64_t>& symbols, int64_t begin,
-                     int64_t end) {
+Outcome run_compiled(const Kernel& k, Isa isa, std::vector<Bytes> buffers, const std::vector<int64_t>& symbols,
+                     int64_t begin, int64_t end) {
     CompiledKernel code = compile({k}, detect_target(isa_text(isa)), 1)[0];
     std::deque<Guarded> memory;
     std::vector<void*> pointers;
@@ -109,15 +113,16 @@ Outcome run_compiled(const Kernel& k, Isa isa, std::vector<Bytes> buffers, const
     return {ok, buffers};
 }
 
-Outcome run_interpreted(const Kernel& k, std::vector<Bytes> buffers, const std::vector<int64_t>& symbols, int64_t begin, int64_t end) {
+Outcome run_interpreted(const Kernel& k, std::vector<Bytes> buffers, const std::vector<int64_t>& symbols, int64_t begin,
+                        int64_t end) {
     std::vector<void*> pointers;
     for (Bytes& b : buffers) pointers.push_back(b.data());
     bool ok = loops::interpret(k, pointers.data(), symbols.data(), begin, end);
     return {ok, buffers};
 }
 
-void expect_same(const Kernel& k, const std::vector<Bytes>& buffers, const std::vector<int64_t>& symbols, int64_t begin, int64_t end,
-                 double ulp) {
+void expect_same(const Kernel& k, const std::vector<Bytes>& buffers, const std::vector<int64_t>& symbols, int64_t begin,
+                 int64_t end, double ulp) {
     loops::verify(k);
     Outcome want = run_interpreted(k, buffers, symbols, begin, end);
     for (Isa isa : host_isas()) {
@@ -133,10 +138,13 @@ void expect_same(const Kernel& k, const std::vector<Bytes>& buffers, const std::
             size_t n = buffers[p].size() / static_cast<size_t>(ir::size_of(d));
             for (size_t i = 0; i < n; ++i) {
                 double a = element(d, got.buffers[p], i), b = element(d, want.buffers[p], i);
-                bool same = ir::is_float(d) ? ulps(d, a, b) <= ulp
-                                            : loops::load_number(d, got.buffers[p].data(), static_cast<int64_t>(i)).i ==
-                                                  loops::load_number(d, want.buffers[p].data(), static_cast<int64_t>(i)).i;
-                ASSERT_TRUE(same) << isa_text(isa) << ": p" << p << "[" << i << "] is " << a << ", expected " << b << "\n" << loops::print(k);
+                bool same = ir::is_float(d)
+                                ? ulps(d, a, b) <= ulp
+                                : loops::load_number(d, got.buffers[p].data(), static_cast<int64_t>(i)).i ==
+                                      loops::load_number(d, want.buffers[p].data(), static_cast<int64_t>(i)).i;
+                ASSERT_TRUE(same) << isa_text(isa) << ": p" << p << "[" << i << "] is " << a << ", expected " << b
+                                  << "\n"
+                                  << loops::print(k);
             }
         }
     }

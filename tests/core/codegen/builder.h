@@ -26,7 +26,8 @@ class Build {
   public:
     Kernel k;
 
-    Build(std::vector<Expr> outer, std::vector<Expr> inner, Vectorize v = Vectorize::InnerLast, std::vector<Expr> symbols = {}) {
+    Build(std::vector<Expr> outer, std::vector<Expr> inner, Vectorize v = Vectorize::InnerLast,
+          std::vector<Expr> symbols = {}) {
         k.name = "k_test";
         k.outer = std::move(outer);
         k.inner = std::move(inner);
@@ -55,8 +56,10 @@ class Build {
     }
     int constant(DType d, double v) {
         Scalar s = scalar(ScalarKind::Const, d);
-        if (ir::is_float(d)) s.value = v;
-        else s.value = static_cast<int64_t>(v);
+        if (ir::is_float(d))
+            s.value = v;
+        else
+            s.value = static_cast<int64_t>(v);
         s.level = Level::Uniform;
         return add(s);
     }
@@ -67,7 +70,9 @@ class Build {
         return add(s);
     }
     int op(Op o, std::vector<int> args) {
-        ScalarKind kind = args.size() == 1 ? ScalarKind::Unary : args.size() == 2 ? ScalarKind::Binary : ScalarKind::Ternary;
+        ScalarKind kind = args.size() == 1   ? ScalarKind::Unary
+                          : args.size() == 2 ? ScalarKind::Binary
+                                             : ScalarKind::Ternary;
         Scalar s = scalar(kind, ir::returns_bool(o) ? DType::Bool : dtype(args.back()));
         s.op = o;
         return add(with_args(s, args));
@@ -136,12 +141,14 @@ struct Outcome {
     std::vector<Bytes> buffers;
 };
 // Each buffer ends where the memory may not be read any further.
-Outcome run_compiled(const Kernel& k, Isa isa, std::vector<Bytes> buffers, const std::vector<int64_t>& symbols, int64_t begin, int64_t end);
-Outcome run_interpreted(const Kernel& k, std::vector<Bytes> buffers, const std::vector<int64_t>& symbols, int64_t begin, int64_t end);
+Outcome run_compiled(const Kernel& k, Isa isa, std::vector<Bytes> buffers, const std::vector<int64_t>& symbols,
+                     int64_t begin, int64_t end);
+Outcome run_interpreted(const Kernel& k, std::vector<Bytes> buffers, const std::vector<int64_t>& symbols, int64_t begin,
+                        int64_t end);
 
-// Runs on every isa of the host and compares all written buffers with the interpreter: integers exactly, floats within `ulp`
-// (of the param's dtype), or both NaN.
-void expect_same(const Kernel& k, const std::vector<Bytes>& buffers, const std::vector<int64_t>& symbols, int64_t begin, int64_t end,
-                 double ulp = 0);
+// Runs on every isa of the host and compares all written buffers with the interpreter: integers exactly, floats within
+// `ulp` (of the param's dtype), or both NaN.
+void expect_same(const Kernel& k, const std::vector<Bytes>& buffers, const std::vector<int64_t>& symbols, int64_t begin,
+                 int64_t end, double ulp = 0);
 
 }  // namespace braze::codegen::test

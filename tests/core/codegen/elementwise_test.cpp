@@ -8,7 +8,8 @@ namespace braze::codegen::test {
 namespace {
 
 constexpr int64_t kCount = 83;  // full vectors, a rest, for every width
-const std::vector<DType> kInts = {DType::U8, DType::I8, DType::I16, DType::I32, DType::I64, DType::U16, DType::U32, DType::U64};
+const std::vector<DType> kInts = {DType::U8,  DType::I8,  DType::I16, DType::I32,
+                                  DType::I64, DType::U16, DType::U32, DType::U64};
 const std::vector<DType> kFloats = {DType::F32, DType::F64};
 
 bool exact(Op op) {  // the others are transcendental: both sides have an error
@@ -92,7 +93,10 @@ void expect_operators(ir::OpKind kind, DType d) {
                 loads.push_back(b.load(p, b.o(0)));
                 buffers.push_back(bytes);
             }
-            int divisor = operands == 2 && !real ? b.op(Op::Where, {b.op(Op::Eq, {loads[1], b.constant(d, 0)}), b.constant(d, 1), loads[1]}) : -1;
+            int divisor =
+                operands == 2 && !real
+                    ? b.op(Op::Where, {b.op(Op::Eq, {loads[1], b.constant(d, 0)}), b.constant(d, 1), loads[1]})
+                    : -1;
             int small = operands == 2 && !real ? b.op(Op::And, {loads[1], b.constant(d, 63)}) : -1;
             bool any = false;
             for (size_t i = first; i < std::min(first + 8, ops.size()); ++i) {
@@ -146,7 +150,10 @@ TEST(CodegenElementwise, Ternary) {
         Build b({kCount}, {}, Vectorize::OuterLast);
         int p = b.in(DType::Bool), q = b.in(d), r = b.in(d), y = b.out(d);
         b.store(y, b.o(0), b.op(Op::Where, {b.load(p, b.o(0)), b.load(q, b.o(0)), b.load(r, b.o(0))}));
-        expect_same(b.k, {random_elements(DType::Bool, kCount, 1), random_elements(d, kCount, 2), random_elements(d, kCount, 3), Bytes(kCount * 8)}, {}, 0, kCount);
+        expect_same(b.k,
+                    {random_elements(DType::Bool, kCount, 1), random_elements(d, kCount, 2),
+                     random_elements(d, kCount, 3), Bytes(kCount * 8)},
+                    {}, 0, kCount);
     }
     Build b({kCount}, {}, Vectorize::OuterLast);  // contracted or not: integers that need no rounding
     int p = b.in(DType::F32), y = b.out(DType::F32);
@@ -253,7 +260,8 @@ TEST(CodegenElementwise, IntegerDivisionDoesNotTrap) {
                 if (!ir::is_signed(d)) continue;
                 Bytes tail(got.buffers[2].begin() + static_cast<std::ptrdiff_t>(20 * bytes), got.buffers[2].end());
                 bool quotient = op == Op::FloorDiv || op == Op::TruncDiv;
-                EXPECT_EQ(tail, quotient ? Bytes(lowest.begin() + static_cast<std::ptrdiff_t>(20 * bytes), lowest.end()) : Bytes(20 * bytes))
+                EXPECT_EQ(tail, quotient ? Bytes(lowest.begin() + static_cast<std::ptrdiff_t>(20 * bytes), lowest.end())
+                                         : Bytes(20 * bytes))
                     << isa_text(isa) << " " << ir::name(op) << " " << ir::name(d);
             }
         }

@@ -7,7 +7,8 @@ namespace {
 
 constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 1000};
 
-Kernel add_one(std::vector<Expr> outer, std::vector<Expr> inner, Vectorize v, std::vector<Expr> symbols, DType d = DType::F32) {
+Kernel add_one(std::vector<Expr> outer, std::vector<Expr> inner, Vectorize v, std::vector<Expr> symbols,
+               DType d = DType::F32) {
     Build b(outer, inner, v, symbols);
     int x = b.in(d), y = b.out(d);
     Expr address = 0;
@@ -53,7 +54,8 @@ TEST(CodegenLoops, SymbolicSizesAndRanges) {
 TEST(CodegenLoops, StridesAndBroadcasts) {
     for (int64_t n : {5, 16, 40}) {
         Build b({4}, {n});
-        int x = b.in(DType::F32), row = b.in(DType::F32), column = b.in(DType::F32), t = b.in(DType::F32), y = b.out(DType::F32);
+        int x = b.in(DType::F32), row = b.in(DType::F32), column = b.in(DType::F32), t = b.in(DType::F32),
+            y = b.out(DType::F32);
         int sum = b.load(x, b.o(0) * Expr(3 * n) + b.i(0) * Expr(3));
         sum = b.op(Op::Add, {sum, b.load(row, b.i(0))});
         sum = b.op(Op::Add, {sum, b.load(column, b.o(0))});
@@ -62,7 +64,8 @@ TEST(CodegenLoops, StridesAndBroadcasts) {
         b.store(y, b.i(0) * Expr(4) + b.o(0), sum);
         auto m = static_cast<size_t>(n);
         std::vector<Bytes> buffers;
-        for (size_t s : {12 * m, m, size_t{4}, 4 * m, 4 * m}) buffers.push_back(random_elements(DType::F32, s, 5, false));
+        for (size_t s : {12 * m, m, size_t{4}, 4 * m, 4 * m})
+            buffers.push_back(random_elements(DType::F32, s, 5, false));
         expect_same(b.k, buffers, {}, 0, 4);
         b.k.vectorize = Vectorize::OuterLast;
         expect_same(b.k, buffers, {}, 0, 4);
@@ -86,15 +89,18 @@ TEST(CodegenLoops, DividedAddresses) {
         Expr d(divisor);
         for (Vectorize v : {Vectorize::InnerLast, Vectorize::OuterLast}) {
             bool inner = v == Vectorize::InnerLast;
-            Build b(inner ? std::vector<Expr>{2} : std::vector<Expr>{400}, inner ? std::vector<Expr>{200} : std::vector<Expr>{}, v);
+            Build b(inner ? std::vector<Expr>{2} : std::vector<Expr>{400},
+                    inner ? std::vector<Expr>{200} : std::vector<Expr>{}, v);
             int x = b.in(DType::F32), z = b.in(DType::F64), y = b.out(DType::F32);
             Expr flat = inner ? b.o(0) * Expr(200) + b.i(0) : b.o(0);
             int sum = b.op(Op::Add, {b.load(x, mod(flat, d)), b.load(x, floordiv(flat, d))});
             sum = b.op(Op::Add, {sum, b.cast(b.load(z, mod(flat * Expr(3) + Expr(1), Expr(7))), DType::F32)});
             b.store(y, flat, sum);
-            std::vector<Bytes> buffers = {random_elements(DType::F32, 400, 8, false), random_elements(DType::F64, 7, 9, false),
+            std::vector<Bytes> buffers = {random_elements(DType::F32, 400, 8, false),
+                                          random_elements(DType::F64, 7, 9, false),
                                           random_elements(DType::F32, 400, 9)};
-            if (inner) expect_same(b.k, buffers, {}, 0, 2);
+            if (inner)
+                expect_same(b.k, buffers, {}, 0, 2);
             else
                 for (int64_t begin : {0, 3, 17, 390})
                     for (int64_t end : {399, 400, 391}) expect_same(b.k, buffers, {}, begin, end);
@@ -108,15 +114,19 @@ TEST(CodegenLoops, MaskedLoads) {
             for (Vectorize v : {Vectorize::InnerLast, Vectorize::OuterLast}) {  // x padded by 3 in front and 2 behind
                 bool inner = v == Vectorize::InnerLast;
                 Expr width(n + 5);
-                Build b(inner ? std::vector<Expr>{3} : std::vector<Expr>{3, width}, inner ? std::vector<Expr>{width} : std::vector<Expr>{}, v);
+                Build b(inner ? std::vector<Expr>{3} : std::vector<Expr>{3, width},
+                        inner ? std::vector<Expr>{width} : std::vector<Expr>{}, v);
                 int x = b.in(d), y = b.out(d);
                 Expr at = inner ? b.i(0) : b.o(1);
                 int i = b.index(at);
-                int mask = b.op(Op::And, {b.op(Op::Ge, {i, b.constant(DType::I64, 3)}), b.op(Op::Lt, {i, b.constant(DType::I64, double(n + 3))})});
-                int l = ir::is_float(d) ? b.load(x, b.o(0) * Expr(n) + at - Expr(3), mask, 2.5) : b.load(x, b.o(0) * Expr(n) + at - Expr(3), mask, int64_t{1});
+                int mask = b.op(Op::And, {b.op(Op::Ge, {i, b.constant(DType::I64, 3)}),
+                                          b.op(Op::Lt, {i, b.constant(DType::I64, double(n + 3))})});
+                int l = ir::is_float(d) ? b.load(x, b.o(0) * Expr(n) + at - Expr(3), mask, 2.5)
+                                        : b.load(x, b.o(0) * Expr(n) + at - Expr(3), mask, int64_t{1});
                 b.store(y, b.o(0) * width + at, l);
                 auto m = static_cast<size_t>(n);
-                expect_same(b.k, {random_elements(d, 3 * m, 10), random_elements(d, 3 * (m + 5), 11)}, {}, 0, inner ? 3 : 3 * (n + 5));
+                expect_same(b.k, {random_elements(d, 3 * m, 10), random_elements(d, 3 * (m + 5), 11)}, {}, 0,
+                            inner ? 3 : 3 * (n + 5));
             }
 }
 
@@ -143,7 +153,10 @@ TEST(CodegenLoops, IndirectWithChecks) {
             b.store(y, b.o(0) * Expr(37) + b.i(0), b.load(x, t * Expr(5) + b.o(0)));
             std::vector<double> index;
             for (int k = 0; k < 37; ++k) index.push_back(k == bad ? 1000000007.0 : k % 22 - 11);
-            expect_same(b.k, {random_elements(DType::F32, 55, 14), elements(DType::I64, index), random_elements(DType::F32, 185, 15)}, {}, 0, 5);
+            expect_same(b.k,
+                        {random_elements(DType::F32, 55, 14), elements(DType::I64, index),
+                         random_elements(DType::F32, 185, 15)},
+                        {}, 0, 5);
         }
     }
 }
@@ -157,9 +170,13 @@ TEST(CodegenLoops, RowLookup) {  // an embedding: the index depends on the outer
     Expr t = b.index_of(i, c);
     b.store(y, b.o(0) * Expr(40) + b.i(0), b.cast(b.load(x, t * Expr(40) + b.i(0)), DType::F32));
     std::vector<double> index = {0, 5, 3, 3, 1, 2, 4, 5, 0};
-    expect_same(b.k, {random_elements(DType::BF16, 240, 16), elements(DType::I32, index), random_elements(DType::F32, 360, 17)}, {}, 0, 9);
+    expect_same(
+        b.k, {random_elements(DType::BF16, 240, 16), elements(DType::I32, index), random_elements(DType::F32, 360, 17)},
+        {}, 0, 9);
     index[7] = 6;
-    expect_same(b.k, {random_elements(DType::BF16, 240, 16), elements(DType::I32, index), random_elements(DType::F32, 360, 17)}, {}, 0, 9);
+    expect_same(
+        b.k, {random_elements(DType::BF16, 240, 16), elements(DType::I32, index), random_elements(DType::F32, 360, 17)},
+        {}, 0, 9);
 }
 
 // y[o, i] = x[i, o] + row[o] + column[i] + same[o, i], in blocks and at their edges
@@ -169,7 +186,8 @@ TEST(CodegenLoops, Transposed) {
             for (bool symbolic : {false, true}) {
                 Expr s = Expr::symbol("s0", {0, 1 << 20}), r = Expr::symbol("s1", {0, 1 << 20});
                 Expr rows = symbolic ? s : Expr(n), columns = symbolic ? r : Expr(m);
-                Build b({Expr(2), rows}, {columns}, Vectorize::InnerLast, symbolic ? std::vector<Expr>{s, r} : std::vector<Expr>{});
+                Build b({Expr(2), rows}, {columns}, Vectorize::InnerLast,
+                        symbolic ? std::vector<Expr>{s, r} : std::vector<Expr>{});
                 DType c = ir::compute_type(d);
                 int x = b.in(d), row = b.in(d), column = b.in(d), y = b.out(d);
                 Expr slice = b.o(0) * rows * columns;
@@ -179,8 +197,9 @@ TEST(CodegenLoops, Transposed) {
                 sum = b.op(op, {b.op(op, {sum, get(column, b.i(0))}), get(x, slice + b.o(1) * columns + b.i(0))});
                 b.store(y, slice + b.o(1) * columns + b.i(0), b.cast(sum, d));
                 auto size = static_cast<size_t>(2 * n * m);
-                std::vector<Bytes> buffers = {random_elements(d, size, 1, false), random_elements(d, static_cast<size_t>(n), 2, false),
-                                              random_elements(d, static_cast<size_t>(m), 3, false), random_elements(d, size, 4)};
+                std::vector<Bytes> buffers = {
+                    random_elements(d, size, 1, false), random_elements(d, static_cast<size_t>(n), 2, false),
+                    random_elements(d, static_cast<size_t>(m), 3, false), random_elements(d, size, 4)};
                 expect_same(b.k, buffers, {n, m}, 0, 2 * n);
                 expect_same(b.k, buffers, {n, m}, 3, 2 * n - 2);
             }

@@ -13,22 +13,25 @@ using Reference = long double (*)(long double);
 struct Function {
     Op op;
     Reference exact;
-    double ulp;       // allowed for f32
-    double lo, hi;    // range that is sampled densely
+    double ulp;     // allowed for f32
+    double lo, hi;  // range that is sampled densely
 };
 
 // As eager: the exponential overflows in f32.
 long double sigmoid(long double x) { return x < -88.722839 ? 0 : 1 / (1 + std::exp(-x)); }
 
 const Function kFunctions[] = {
-    {Op::Exp, std::exp, 1.1, -104, 89},      {Op::Exp2, std::exp2, 1.4, -151, 128.5},  {Op::Expm1, std::expm1, 1.5, -20, 89},
-    {Op::Log, std::log, 1.0, 0, 100},        {Op::Log2, std::log2, 1.5, 0, 100},       {Op::Log10, std::log10, 1.7, 0, 100},
-    {Op::Log1p, std::log1p, 1.5, -1, 50},    {Op::Tanh, std::tanh, 1.5, -10, 10},      {Op::Erf, std::erf, 1.6, -5, 5},
-    {Op::Sin, std::sin, 1.5, -100, 100},     {Op::Cos, std::cos, 1.5, -100, 100},      {Op::Sigmoid, sigmoid, 2.5, -90, 90},
-    {Op::Tan, std::tan, 2, -50, 50},         {Op::Asin, std::asin, 2, -1, 1},          {Op::Acos, std::acos, 2, -1, 1},
-    {Op::Atan, std::atan, 2, -50, 50},       {Op::Sinh, std::sinh, 2, -50, 50},        {Op::Cosh, std::cosh, 2, -50, 50},
-    {Op::Asinh, std::asinh, 2, -50, 50},     {Op::Acosh, std::acosh, 2, 1, 50},        {Op::Atanh, std::atanh, 2, -1, 1},
-    {Op::Erfc, std::erfc, 2.5, -5, 9},
+    {Op::Exp, std::exp, 1.1, -104, 89},    {Op::Exp2, std::exp2, 1.4, -151, 128.5},
+    {Op::Expm1, std::expm1, 1.5, -20, 89}, {Op::Log, std::log, 1.0, 0, 100},
+    {Op::Log2, std::log2, 1.5, 0, 100},    {Op::Log10, std::log10, 1.7, 0, 100},
+    {Op::Log1p, std::log1p, 1.5, -1, 50},  {Op::Tanh, std::tanh, 1.5, -10, 10},
+    {Op::Erf, std::erf, 1.6, -5, 5},       {Op::Sin, std::sin, 1.5, -100, 100},
+    {Op::Cos, std::cos, 1.5, -100, 100},   {Op::Sigmoid, sigmoid, 2.5, -90, 90},
+    {Op::Tan, std::tan, 2, -50, 50},       {Op::Asin, std::asin, 2, -1, 1},
+    {Op::Acos, std::acos, 2, -1, 1},       {Op::Atan, std::atan, 2, -50, 50},
+    {Op::Sinh, std::sinh, 2, -50, 50},     {Op::Cosh, std::cosh, 2, -50, 50},
+    {Op::Asinh, std::asinh, 2, -50, 50},   {Op::Acosh, std::acosh, 2, 1, 50},
+    {Op::Atanh, std::atanh, 2, -1, 1},     {Op::Erfc, std::erfc, 2.5, -5, 9},
 };
 
 std::vector<float> sample(const Function& f) {
@@ -41,7 +44,9 @@ std::vector<float> sample(const Function& f) {
         xs.push_back(static_cast<float>(rng() & 1 ? m : -m));
     }
     const float inf = std::numeric_limits<float>::infinity();
-    for (float x : {0.0F, -0.0F, inf, -inf, std::nanf(""), 1.0F, -1.0F, 1e-45F, -1e-45F, 3.4e38F, -3.4e38F, 1.5707964F, 88.72284F, -103.97F}) xs.push_back(x);
+    for (float x : {0.0F, -0.0F, inf, -inf, std::nanf(""), 1.0F, -1.0F, 1e-45F, -1e-45F, 3.4e38F, -3.4e38F, 1.5707964F,
+                    88.72284F, -103.97F})
+        xs.push_back(x);
     return xs;
 }
 
@@ -51,7 +56,8 @@ double ulps(double got, long double want) {
         return (std::isnan(rounded) && std::isnan(got)) || rounded == static_cast<float>(got) ? 0 : 1e9;
     int e = 0;
     std::frexp(rounded, &e);
-    return static_cast<double>(std::fabs(static_cast<long double>(got) - want) / std::ldexp(1.0L, std::max(e - 24, -149)));
+    return static_cast<double>(std::fabs(static_cast<long double>(got) - want) /
+                               std::ldexp(1.0L, std::max(e - 24, -149)));
 }
 
 Kernel apply(Op op, DType d, int64_t n) {
@@ -77,7 +83,9 @@ TEST(CodegenMath, AccuracyOfF32) {
             for (size_t i = 0; i < xs.size(); ++i) {
                 long double want = f.exact(xs[i]);
                 double error = ulps(element(DType::F32, got.buffers[1], i), want);
-                if (want == 0 && std::signbit(want) != std::signbit(element(DType::F32, got.buffers[1], i)) && f.op != Op::Erfc) error = 1e9;
+                if (want == 0 && std::signbit(want) != std::signbit(element(DType::F32, got.buffers[1], i)) &&
+                    f.op != Op::Erfc)
+                    error = 1e9;
                 if (error > worst) {
                     worst = error;
                     at = xs[i];
@@ -101,7 +109,8 @@ TEST(CodegenMath, AccuracyOfF64) {
                 long double want = f.exact(xs[i]);
                 double y = element(DType::F64, got.buffers[1], i);
                 if (std::isnan(y) || std::isinf(y) || (f.op == Op::Sigmoid && xs[i] < -88)) continue;
-                EXPECT_LE(std::fabs(y - want), std::fabs(want) * 2e-15L + 1e-300L) << ir::name(f.op) << "(" << xs[i] << ") on " << isa_text(isa);
+                EXPECT_LE(std::fabs(y - want), std::fabs(want) * 2e-15L + 1e-300L)
+                    << ir::name(f.op) << "(" << xs[i] << ") on " << isa_text(isa);
             }
         }
     }

@@ -1,4 +1,5 @@
-// Random kernels against the interpreter: axes, strides, divided and indirect addresses, masks, stages, both directions.
+// Random kernels against the interpreter: axes, strides, divided and indirect addresses, masks, stages, both
+// directions.
 #include <numeric>
 
 #include "tests/core/codegen/builder.h"
@@ -13,7 +14,9 @@ class Random {
     int below(int n) { return static_cast<int>(rng_() % static_cast<uint32_t>(n)); }
     bool one_in(int n) { return below(n) == 0; }
     template <class T>
-    const T& of(const std::vector<T>& xs) { return xs[static_cast<size_t>(below(static_cast<int>(xs.size())))]; }
+    const T& of(const std::vector<T>& xs) {
+        return xs[static_cast<size_t>(below(static_cast<int>(xs.size())))];
+    }
 
   private:
     std::mt19937 rng_;
@@ -33,7 +36,8 @@ class RandomKernel {
         for (int s = 0; s < stages; ++s) {
             int x = expression(3);
             if (s + 1 < stages) {
-                const std::vector<Op> floats = {Op::Max, Op::Min, Op::Sum}, ints = {Op::Max, Op::Min, Op::Sum, Op::ArgMax, Op::ArgMin, Op::Prod};
+                const std::vector<Op> floats = {Op::Max, Op::Min, Op::Sum},
+                                      ints = {Op::Max, Op::Min, Op::Sum, Op::ArgMax, Op::ArgMin, Op::Prod};
                 DType d = b_.dtype(x);
                 Op op = r_.of(d == DType::Bool ? std::vector<Op>{Op::Any, Op::All} : ir::is_float(d) ? floats : ints);
                 if (op == Op::Sum && ir::is_float(d)) x = cast(cast(x, DType::I32), d);  // exact in any order
@@ -44,7 +48,8 @@ class RandomKernel {
                 std::vector<Expr> all = outer_;
                 all.insert(all.end(), inner_.begin(), inner_.end());
                 store(x, s, all);
-                if (r_.one_in(2)) store(cast(x, r_.of<DType>({DType::F32, DType::I64, DType::U8, DType::Bool})), s, all);
+                if (r_.one_in(2))
+                    store(cast(x, r_.of<DType>({DType::F32, DType::I64, DType::U8, DType::Bool})), s, all);
             }
         }
     }
@@ -55,11 +60,15 @@ class RandomKernel {
         for (const Expr& e : b_.k.outer) points *= size(e);
         std::vector<int64_t> values;
         for (const Expr& s : symbols_) values.push_back(size(s));
-        int64_t begin = r_.one_in(2) ? 0 : r_.below(static_cast<int>(points)), end = r_.one_in(2) ? points : begin + r_.below(static_cast<int>(points - begin) + 1);
+        int64_t begin = r_.one_in(2) ? 0 : r_.below(static_cast<int>(points)),
+                end = r_.one_in(2) ? points : begin + r_.below(static_cast<int>(points - begin) + 1);
         std::vector<Bytes> buffers;
         for (size_t p = 0; p < b_.k.params.size(); ++p) {
-            if (!indices_[p].empty()) buffers.push_back(elements(DType::I64, indices_[p]));
-            else buffers.push_back(random_elements(b_.k.params[p].dtype, static_cast<size_t>(sizes_[p]), seed_ + static_cast<uint32_t>(p), false));
+            if (!indices_[p].empty())
+                buffers.push_back(elements(DType::I64, indices_[p]));
+            else
+                buffers.push_back(random_elements(b_.k.params[p].dtype, static_cast<size_t>(sizes_[p]),
+                                                  seed_ + static_cast<uint32_t>(p), false));
         }
         expect_same(b_.k, buffers, values, begin, end);
     }
@@ -137,7 +146,8 @@ class RandomKernel {
     }
 
     int load() {
-        DType d = r_.of<DType>({DType::F32, DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16, DType::I32, DType::I64, DType::I8, DType::U8, DType::Bool});
+        DType d = r_.of<DType>({DType::F32, DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16, DType::I32,
+                                DType::I64, DType::I8, DType::U8, DType::Bool});
         Expr a = row_major(some_axes());
         int64_t most = last(a);
         if (r_.one_in(6)) a = a * Expr(1 + r_.below(3)) + Expr(r_.below(5)), most = last(a);
@@ -159,12 +169,15 @@ class RandomKernel {
         int mask = -1;
         if (r_.one_in(6)) {  // only a part of the axes' space lies inside of the param
             int64_t limit = r_.below(static_cast<int>(std::min<int64_t>(most, 1000)) + 1);
-            mask = b_.op(Op::Lt, {b_.index(row_major(some_axes())), b_.constant(DType::I64, static_cast<double>(limit))});
+            mask =
+                b_.op(Op::Lt, {b_.index(row_major(some_axes())), b_.constant(DType::I64, static_cast<double>(limit))});
             int inside = b_.op(Op::Le, {b_.index(a), b_.constant(DType::I64, static_cast<double>(limit))});
             mask = b_.op(Op::And, {mask, inside});
             most = limit;
         }
-        int x = b_.load(new_param(d, most + 1), a, mask, ir::is_float(d) ? std::variant<double, int64_t>(1.5) : std::variant<double, int64_t>(int64_t{1}));
+        int x =
+            b_.load(new_param(d, most + 1), a, mask,
+                    ir::is_float(d) ? std::variant<double, int64_t>(1.5) : std::variant<double, int64_t>(int64_t{1}));
         return ir::is_half(d) ? b_.cast(x, DType::F32) : x;
     }
 
@@ -201,9 +214,9 @@ class RandomKernel {
     std::vector<int64_t> symbol_sizes_;
     Build b_;
     std::vector<Expr> outer_, inner_;
-    std::vector<int64_t> sizes_;                 // of the params, in elements
-    std::vector<std::vector<double>> indices_;   // of the params that are tables of indices
-    std::vector<int> known_;                     // finished reductions
+    std::vector<int64_t> sizes_;                // of the params, in elements
+    std::vector<std::vector<double>> indices_;  // of the params that are tables of indices
+    std::vector<int> known_;                    // finished reductions
 };
 
 }  // namespace

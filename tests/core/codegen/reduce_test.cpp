@@ -15,7 +15,8 @@ void expect_reduction(Op op, DType d, int64_t rows, int64_t columns, Vectorize v
     int l = b.load(x, inner ? b.o(0) * Expr(columns) + b.i(0) : b.i(0) * Expr(rows) + b.o(0));
     b.store(y, b.o(0), b.reduce(op, l));
     auto n = static_cast<size_t>(rows * columns);
-    std::vector<Bytes> buffers = {random_elements(d, n, 21, specials), random_elements(arg ? DType::I64 : d, static_cast<size_t>(rows), 22)};
+    std::vector<Bytes> buffers = {random_elements(d, n, 21, specials),
+                                  random_elements(arg ? DType::I64 : d, static_cast<size_t>(rows), 22)};
     expect_same(b.k, buffers, {}, 0, rows, ulp);
     if (rows > 2) expect_same(b.k, buffers, {}, 1, rows - 1, ulp);
 }
@@ -26,7 +27,8 @@ TEST(CodegenReduce, OrderReductions) {
     for (Op op : {Op::Max, Op::Min, Op::ArgMax, Op::ArgMin})
         for (DType d : {DType::F32, DType::F64, DType::I8, DType::U8, DType::I32, DType::I64, DType::U16})
             for (int64_t n : {1, 16, 65, 300})
-                for (Vectorize v : {Vectorize::InnerLast, Vectorize::OuterLast}) expect_reduction(op, d, 35, n, v, 0, n % 2 == 1);
+                for (Vectorize v : {Vectorize::InnerLast, Vectorize::OuterLast})
+                    expect_reduction(op, d, 35, n, v, 0, n % 2 == 1);
 }
 
 TEST(CodegenReduce, Sums) {
@@ -36,21 +38,28 @@ TEST(CodegenReduce, Sums) {
                 for (int64_t rows : {3, 35}) {
                     Build b({rows}, {n}, v);
                     int x = b.in(d), y = b.out(d);
-                    b.store(y, b.o(0), b.reduce(Op::Sum, b.load(x, v == Vectorize::InnerLast ? b.o(0) * Expr(n) + b.i(0) : b.i(0) * Expr(rows) + b.o(0))));
+                    b.store(y, b.o(0),
+                            b.reduce(Op::Sum, b.load(x, v == Vectorize::InnerLast ? b.o(0) * Expr(n) + b.i(0)
+                                                                                  : b.i(0) * Expr(rows) + b.o(0))));
                     std::vector<double> values;  // positive, so that the error counts in units of the result
-                    for (int64_t i = 0; i < rows * n; ++i) values.push_back(static_cast<double>(i * 7919 % 100) + (ir::is_float(d) ? 0.1 : 0));
-                    expect_same(b.k, {elements(d, values), random_elements(d, static_cast<size_t>(rows), 1)}, {}, 0, rows, d == DType::F64 ? 64 : 12);
+                    for (int64_t i = 0; i < rows * n; ++i)
+                        values.push_back(static_cast<double>(i * 7919 % 100) + (ir::is_float(d) ? 0.1 : 0));
+                    expect_same(b.k, {elements(d, values), random_elements(d, static_cast<size_t>(rows), 1)}, {}, 0,
+                                rows, d == DType::F64 ? 64 : 12);
                 }
 }
 
 TEST(CodegenReduce, LogicAndProducts) {
     for (Op op : {Op::Any, Op::All})
         for (int64_t n : {1, 16, 70})
-            for (Vectorize v : {Vectorize::InnerLast, Vectorize::OuterLast}) expect_reduction(op, DType::Bool, 40, n, v, 0, false);
+            for (Vectorize v : {Vectorize::InnerLast, Vectorize::OuterLast})
+                expect_reduction(op, DType::Bool, 40, n, v, 0, false);
     for (DType d : {DType::I32, DType::U8, DType::I64})
         for (int64_t n : {1, 16, 70})
-            for (Vectorize v : {Vectorize::InnerLast, Vectorize::OuterLast}) expect_reduction(Op::Prod, d, 10, n, v, 0, false);
-    for (Vectorize v : {Vectorize::InnerLast, Vectorize::OuterLast}) expect_reduction(Op::Prod, DType::F32, 10, 5, v, 4, false);
+            for (Vectorize v : {Vectorize::InnerLast, Vectorize::OuterLast})
+                expect_reduction(Op::Prod, d, 10, n, v, 0, false);
+    for (Vectorize v : {Vectorize::InnerLast, Vectorize::OuterLast})
+        expect_reduction(Op::Prod, DType::F32, 10, 5, v, 4, false);
 }
 
 TEST(CodegenReduce, LongSumStaysExact) {
@@ -80,7 +89,9 @@ TEST(CodegenReduce, SeveralAxes) {
             int l = b.load(x, b.i(0) * Expr(126) + b.o(0) * Expr(21) + b.i(1));
             b.store(y, b.o(0), b.reduce(op, op == Op::Sum ? b.op(Op::Abs, {l}) : l));
             for (int64_t n : {int64_t{1}, int64_t{4}, int64_t{300}})
-                expect_same(b.k, {random_elements(DType::F32, static_cast<size_t>(n * 126), 24, false), Bytes(arg ? 48 : 24)}, {n}, 0, 6, 4);
+                expect_same(
+                    b.k, {random_elements(DType::F32, static_cast<size_t>(n * 126), 24, false), Bytes(arg ? 48 : 24)},
+                    {n}, 0, 6, 4);
             if (op == Op::Sum) expect_same(b.k, {Bytes(), Bytes(24)}, {0}, 0, 6);
         }
 }
@@ -97,7 +108,10 @@ TEST(CodegenReduce, Softmax) {
             int sum = b.reduce(Op::Sum, e, 1);
             b.store(top, b.o(0), m, 0);
             b.store(y, at, b.op(Op::Div, {e, sum}), 2);
-            expect_same(b.k, {random_elements(DType::F32, static_cast<size_t>(6 * n), 25, false), Bytes(static_cast<size_t>(24 * n)), Bytes(24)}, {}, 0, 6, 8);
+            expect_same(b.k,
+                        {random_elements(DType::F32, static_cast<size_t>(6 * n), 25, false),
+                         Bytes(static_cast<size_t>(24 * n)), Bytes(24)},
+                        {}, 0, 6, 8);
         }
 }
 
