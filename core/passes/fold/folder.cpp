@@ -55,7 +55,8 @@ bool Folder::stand_in(Node& n, Value* existing) {
     Value* r = n.results[0];
     if (r->type.dtype != existing->type.dtype || r->type.sizes != existing->type.sizes || flag(output_, r))
         return false;
-    if (r->type.strides != existing->type.strides && flag(call_operand_, r)) return false;
+    // Calls see the strides, and so do views that share the memory: their strides are those of a view of this layout.
+    if (r->type.strides != existing->type.strides && (flag(call_operand_, r) || r->storage >= 0)) return false;
     bool shared =
         r->storage >= 0 && storage_[static_cast<size_t>(r->storage)] ==
                                (existing->storage >= 0 ? storage_[static_cast<size_t>(existing->storage)] : -1);
