@@ -77,6 +77,15 @@ llvm::Value* Emitter::load_part(const Scalar& s, int u, V mask, V otherwise) {
         V last = b_.CreateConstGEP1_64(type, base, static_cast<uint64_t>(int64_t{1} - n));
         return b_.CreateVectorReverse(load_vector(s.dtype, last, nullptr, otherwise));
     }
+    if (form->stride == Expr(2) &&
+        !mask) {  // every second element of two vectors, of which the second ends at the last one
+        V low = load_vector(s.dtype, base, nullptr, otherwise);
+        V high =
+            load_vector(s.dtype, b_.CreateConstGEP1_64(type, base, static_cast<uint64_t>(n - 1)), nullptr, otherwise);
+        llvm::SmallVector<int, 64> even;
+        for (int l = 0; l < n; ++l) even.push_back(l < n / 2 ? 2 * l : 2 * l + 1);
+        return b_.CreateShuffleVector(low, high, even);
+    }
     auto step = form->stride.as_const();
     bool narrow = step && std::abs(*step) * n < (int64_t{1} << 30);
     llvm::Type* element = narrow ? b_.getInt32Ty() : b_.getInt64Ty();

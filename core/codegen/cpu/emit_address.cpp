@@ -13,14 +13,6 @@ using shapes::Range;
 
 namespace {
 
-bool fits_int32(const Expr& e) {
-    Range r = e.range();
-    if (r.lo < std::numeric_limits<int32_t>::min() || r.hi > std::numeric_limits<int32_t>::max()) return false;
-    for (const Expr& x : e.operands())
-        if (!fits_int32(x)) return false;
-    return true;
-}
-
 bool is_sum(const Expr& e) { return e.kind() == ExprKind::Add; }
 
 }  // namespace

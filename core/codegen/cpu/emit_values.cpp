@@ -1,5 +1,8 @@
 // Scalars of the kernel as LLVM values.
+#include <algorithm>
+
 #include "core/codegen/cpu/emitter.h"
+#include "core/ir/op.h"
 #include "core/support/error.h"
 
 namespace braze::codegen {
@@ -99,6 +102,21 @@ Parts Emitter::compute(int scalar) {
     throw InternalError("kernel " + k_.name + ": a reduction is not computed where it is used");
 }
 
+// An index as 32-bit lanes, if its value and all its parts fit: half the work of the 64-bit one. nullptr: they do not.
+llvm::Value* Emitter::short_index(int scalar, int u) {
+    const Scalar& s = k_.scalars[static_cast<size_t>(scalar)];
+    if (lanes_.count == 1) return nullptr;
+    llvm::Type* i32 = b_.getInt32Ty();
+    if (s.kind == ScalarKind::Const && s.dtype == DType::I64) {
+        int64_t v = std::get<int64_t>(s.value);
+        if (v != static_cast<int32_t>(v)) return nullptr;
+        return llvm::ConstantInt::getSigned(with_lanes(i32, lanes_.count), v);
+    }
+    if (s.kind != ScalarKind::Index || !fits_int32(s.address)) return nullptr;
+    if (plan_.varies(scalar)) return index_lanes_as(s.address, u, i32);
+    return splat(b_.CreateTrunc(single(scalar), i32));
+}
+
 Parts Emitter::elementwise(int scalar) {
     const Scalar& s = k_.scalars[static_cast<size_t>(scalar)];
     DType operand = k_.scalars[static_cast<size_t>(s.args.back())].dtype;
@@ -106,6 +124,17 @@ Parts Emitter::elementwise(int scalar) {
     Parts out;
     for (int u = 0; u < (varying ? lanes_.parts : 1); ++u) {
         Parts args;
+        if (varying && operand == DType::I64 && (ir::returns_bool(s.op) || ir::is_float(s.dtype))) {
+            for (int a : s.args) args.push_back(short_index(a, u));
+            if (std::find(args.begin(), args.end(), nullptr) == args.end()) {
+                if (s.kind == ScalarKind::Cast)
+                    out.push_back(ops_.cast(args[0], DType::I32, s.dtype));
+                else
+                    out.push_back(ops_.apply(s.op, DType::I32, args));
+                continue;
+            }
+            args.clear();
+        }
         for (int a : s.args) args.push_back(varying ? part(a, u) : single(a));
         if (s.kind == ScalarKind::Cast)
             out.push_back(ops_.cast(args[0], operand, s.dtype));

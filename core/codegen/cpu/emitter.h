@@ -98,6 +98,7 @@ class Emitter {
     V single(int scalar);       // of a scalar that does not vary
     Parts compute(int scalar);
     Parts elementwise(int scalar);
+    V short_index(int scalar, int u);
     llvm::Constant* constant(DType d, const std::variant<double, int64_t>& v);
     V splat(V x);  // to the current number of lanes, hoisted as far as x is
     void ensure_indices(const Expr& e);

@@ -1,5 +1,6 @@
 // How an address runs along the lanes.
 #include <cstdlib>
+#include <limits>
 #include <numeric>
 
 #include "core/codegen/cpu/plan.h"
@@ -7,6 +8,14 @@
 namespace braze::codegen {
 
 using shapes::ExprKind;
+
+bool fits_int32(const Expr& e) {
+    shapes::Range r = e.range();
+    if (r.lo < std::numeric_limits<int32_t>::min() || r.hi > std::numeric_limits<int32_t>::max()) return false;
+    for (const Expr& x : e.operands())
+        if (!fits_int32(x)) return false;
+    return true;
+}
 
 // A number that divides the expression's value for sure (0: the value is 0).
 int64_t Plan::divisor(const Expr& e, int lanes, bool aligned) const {

@@ -76,6 +76,8 @@ class Plan {
     std::vector<Depends> depends_;
 };
 
+// The expression and all its parts fit 32 bits.
+bool fits_int32(const Expr& e);
 // The largest value the expression can have if that is known to be finite.
 std::optional<int64_t> upper_bound(const Expr& e);
 

@@ -72,6 +72,29 @@ TEST(CodegenLoops, StridesAndBroadcasts) {
     }
 }
 
+TEST(CodegenLoops, EverySecondElement) {  // up to the very last one of the param
+    for (DType d : {DType::F32, DType::BF16, DType::I8, DType::F64})
+        for (int64_t n : {16, 64, 77}) {
+            Build b({3}, {n});
+            int x = b.in(d), y = b.out(d);
+            b.store(y, b.o(0) * Expr(n) + b.i(0), b.load(x, b.o(0) * Expr(2 * n) + b.i(0) * Expr(2) + Expr(1)));
+            auto m = static_cast<size_t>(n);
+            expect_same(b.k, {random_elements(d, 6 * m, 5), random_elements(d, 3 * m, 6)}, {}, 0, 3);
+        }
+}
+
+TEST(CodegenLoops, IndexArithmetic) {  // a causal mask, and numbers beyond 32 bits
+    for (int64_t scale : {int64_t{1}, int64_t{1} << 33}) {
+        Build b({40}, {40});
+        int y = b.out(DType::Bool), z = b.out(DType::F32);
+        int row = b.index(b.o(0) * Expr(scale)), column = b.index(b.i(0) * Expr(scale));
+        Expr at = b.o(0) * Expr(40) + b.i(0);
+        b.store(y, at, b.op(Op::Le, {column, row}));
+        b.store(z, at, b.cast(column, DType::F32));
+        expect_same(b.k, {random_elements(DType::Bool, 1600, 1), random_elements(DType::F32, 1600, 2)}, {}, 0, 40);
+    }
+}
+
 TEST(CodegenLoops, SymbolicStride) {
     Expr s = Expr::symbol("s0", {0, 1 << 20}), r = Expr::symbol("s1", {0, 1 << 20});
     for (DType d : {DType::F32, DType::I16}) {
