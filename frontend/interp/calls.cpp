@@ -213,7 +213,17 @@ PyObject* call(Tracer& t, PyObject* callable, Args a) {
         return call_type(t, type, a);
     }
     if (named(callable, "functools.partial")) return call_partial(t, callable, a);
-    if (named(callable, "functools._lru_cache_wrapper")) {  // a cache of what is traced anyway
+    if (named(callable, "functools._lru_cache_wrapper")) {
+        // Of constants it gives a constant, as in eager from the cache. Else what it caches is traced.
+        bool constant = true;
+        for (Py_ssize_t i = 0; i < a.total(); ++i) constant &= is_constant_value(a.v[i]) || is_singleton(a.v[i]);
+        if (constant) {
+            int mode = bz_mode_set(BZ_OFF);
+            Owned r = Owned::steal(vectorcall(callable, a));
+            bz_mode_set(mode);
+            if (!r || t.aborting) return nullptr;
+            if (is_constant_value(r.get()) || is_singleton(r.get())) return r.release();
+        }
         Owned wrapped = Owned::steal(PyObject_GetAttrString(callable, "__wrapped__"));
         return wrapped ? call(t, wrapped.get(), a) : nullptr;
     }

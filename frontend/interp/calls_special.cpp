@@ -84,7 +84,12 @@ PyObject* do_isinstance(Tracer& t, PyObject* callable, Args a) {
 }
 
 PyObject* do_id(Tracer& t, PyObject* callable, Args a) {
-    if (a.n == 1 && !t.is_fresh(a.v[0])) return t.stop("unknown-c-function", "id() of an object from before");
+    // The address of an object from before is a constant as long as it is that very object.
+    if (a.n == 1 && !t.is_fresh(a.v[0])) {
+        SourceId s = t.source_of(a.v[0]);
+        if (s == kNoSource) return t.stop("unknown-c-function", "id() of an object without a path");
+        t.guards.is(s, a.v[0]);
+    }
     return run(t, callable, a);
 }
 

@@ -1,5 +1,7 @@
 #include "frontend/interp/tracer.h"
 
+#include <cstring>
+
 namespace braze::frontend {
 
 PyObject* abort_exception = nullptr;
@@ -109,6 +111,13 @@ extern "C" {
 bool bz_aborting(void) {
     Tracer* t = Tracer::current();
     return t && t->aborting;
+}
+
+bool bz_runs_untraced(PyCodeObject* co) {
+    if (PyUnicode_CompareWithASCIIString(co->co_name, "__del__") == 0) return true;
+    const char* file = PyUnicode_AsUTF8(co->co_filename);
+    if (!file) PyErr_Clear();
+    return file && std::strncmp(file, "<frozen importlib", 17) == 0;
 }
 
 int bz_frame_enter(bz_frame* f, bool is_root) {

@@ -52,7 +52,11 @@ def constants(is_compiling: Callable[[], bool]) -> dict[Callable[..., Any], Any]
 # tensors, or they only serve the process (logs, warnings), so that nothing of the user's program is in them.
 RUN_UNTRACED: tuple[str, ...] = (
     "braze",
+    "importlib",
+    "inspect",
+    "linecache",
     "logging",
+    "packaging",
     "torch._decomp",
     "torch._library",
     "torch._meta_registrations",

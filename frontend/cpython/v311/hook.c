@@ -143,7 +143,12 @@ static PyObject *eval_hook(PyThreadState *ts, bz_frame *frame, int throwflag) {
     if (request && is_requested(request, frame)) return run_root(ts, frame, request);
     if (mode == BZ_OFF || ts->cframe->use_tracing || bz_is_delegate(frame->f_code))
         return run_by_cpython(ts, frame, throwflag);
-    return mode == BZ_TRACING ? run_nested(ts, frame, throwflag) : bz_on_frame(ts, frame, throwflag);
+    if (mode != BZ_TRACING) return bz_on_frame(ts, frame, throwflag);
+    if (!bz_runs_untraced(frame->f_code)) return run_nested(ts, frame, throwflag);
+    mode = BZ_OFF;
+    PyObject *result = run_by_cpython(ts, frame, throwflag);
+    mode = BZ_TRACING;
+    return result;
 }
 
 /* ---- installing the hook. Another user of PEP 523 may come after us and call us for the frames it leaves alone. It is
