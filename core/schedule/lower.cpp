@@ -79,6 +79,8 @@ class Lowering {
             at[axis] = at[axis] + u.part_offset;
         } else if (u.kind == UnitKind::Keep && is_view(u.node())) {
             scalar = element(u.node().operands[0], operand_index(u.node(), at), -1);
+        } else if (u.kind == UnitKind::Keep) {
+            scalar = constant(u.value, at);
         } else {
             scalar = element(u.value, at, -1);
         }
@@ -164,6 +166,11 @@ class Lowering {
         const Expr* e = n.get<Expr>("value");
         BRAZE_CHECK(e, "a constant without a value");
         return s_.cast(s_.index(*e), d);
+    }
+    // A value that needs no memory, for the kernel that stores it: readers may have to load it.
+    int constant(Value* v, const Index& index) {
+        if (v->node->op == Op::Scalar) return scalar(v);
+        return v->node->op == Op::Iota ? iota(v, index) : reduce(v, index);
     }
     int scalar(const Value* v) { return attribute(*v->node, v->type.dtype); }
 
