@@ -95,6 +95,10 @@ PyObject* compiled_vectorcall(PyObject* o, PyObject* const* args, size_t nargsf,
                     int failed = -1;
                     RunResult r = run_segment(*s, roots, &failed);
                     if (r.kind == RunResult::Miss) continue;
+                    if (r.kind == RunResult::Failed) {
+                        PyErr_Clear();  // it is run again, in a frame that eager can take over
+                        break;
+                    }
                     if (i && i < pos.segments.size()) std::swap(pos.segments[0], pos.segments[i]);
                     return r.value;
                 }

@@ -64,6 +64,18 @@ static std::string note_miss(Position& pos, const Roots& roots, PyCodeObject* co
     return why;
 }
 
+// The graph raised and nothing was changed yet: eager runs the frame from here, and raises in its own way.
+static Lookup after_failure(Position& pos, PyCodeObject* co) {
+    bool ours = settings().internal_error && PyErr_ExceptionMatches(settings().internal_error.get());
+    if (ours && settings().strict) return Lookup::Error;
+    std::string text = take_error();
+    if (ours) {
+        log("internal_error", "internal error while running " + code_name(co) + ", it runs in eager: " + text);
+        pos.eager = true;
+    }
+    return Lookup::Eager;
+}
+
 Lookup find_or_trace(Unit& u, CodeState& cs, PyObject* function, int at, const Roots& roots, RunResult& out) {
     auto* co = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(function)->func_code);
     Position& pos = cs.positions[at];
@@ -76,6 +88,7 @@ Lookup find_or_trace(Unit& u, CodeState& cs, PyObject* function, int at, const R
         if (out.kind == RunResult::Miss) continue;
         if (i && i < pos.segments.size()) std::swap(pos.segments[0], pos.segments[i]);
         if (out.kind == RunResult::Error) return Lookup::Error;
+        if (out.kind == RunResult::Failed) return after_failure(pos, co);
         out.segment = std::move(s);
         return Lookup::Ran;
     }
@@ -138,6 +151,7 @@ Lookup find_or_trace(Unit& u, CodeState& cs, PyObject* function, int at, const R
     }
     pos.segments.insert(pos.segments.begin(), s);
     if (out.kind == RunResult::Error) return Lookup::Error;
+    if (out.kind == RunResult::Failed) return after_failure(pos, co);
     out.segment = std::move(s);
     return Lookup::Ran;
 }
@@ -200,9 +214,28 @@ static PyObject* run_frame(Unit& u, PyThreadState* ts, bz_frame* f) {
 
 using namespace braze::frontend;
 
+namespace {
+enum class Disabled { No, Itself, WithCallees };
+
+// Marks that braze.disable and torch.compiler.disable leave on a function.
+Disabled disabled(PyObject* function) {
+    PyObject* marks = function ? reinterpret_cast<PyFunctionObject*>(function)->func_dict : nullptr;
+    if (!marks) return Disabled::No;
+    if (PyDict_GetItemString(marks, "_torchdynamo_disable") == Py_True) return Disabled::WithCallees;
+    if (PyDict_GetItemString(marks, "_braze_disable") != Py_True) return Disabled::No;
+    return PyDict_GetItemString(marks, "_braze_disable_recursive") == Py_False ? Disabled::Itself : Disabled::WithCallees;
+}
+}  // namespace
+
 extern "C" PyObject* bz_on_frame(PyThreadState* ts, bz_frame* f, int throwflag) {
     Unit* u = current_unit();
     if (!u || throwflag || bz_frame_is_generator(f)) return bz_leave_to_cpython(ts, f, throwflag);
+    if (Disabled d = disabled(bz_frame_function(f)); d != Disabled::No) {
+        int mode = d == Disabled::WithCallees ? bz_mode_set(BZ_OFF) : bz_mode_get();
+        PyObject* r = bz_leave_to_cpython(ts, f, throwflag);
+        bz_mode_set(mode);
+        return r;
+    }
     try {
         return run_frame(*u, ts, f);
     } catch (const std::exception& e) {

@@ -18,6 +18,7 @@ struct Segment {
     GuardSet guards;
     std::vector<SourceId> inputs;
     std::unique_ptr<CompiledGraph> graph;  // nullptr: no tensor operation
+    bool repeatable = true;                // the graph changes no input: after an error eager can start over
     int n_outputs = 0;
     Recipes recipes;
     std::vector<Effect> effects;
@@ -71,12 +72,13 @@ struct TraceResult {
 TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state, int n_state, int next, const DynamicHints& dynamic);
 
 struct RunResult {
-    enum Kind : uint8_t { Miss, Returned, Stopped, Error } kind;
+    enum Kind : uint8_t { Miss, Returned, Stopped, Error, Failed } kind;
     PyObject* value = nullptr;  // Returned: new reference
     std::vector<std::pair<int, PyObject*>> slots{};  // Stopped: new references (nullptr: unbound)
     std::shared_ptr<Segment> segment{};
 };
-// Miss: a guard fails (*failed says which).
+// Miss: a guard fails (*failed says which). Failed: the graph raised (the exception is set) before anything was changed, so the frame can run in
+// eager from here, which raises the same with its own traceback.
 RunResult run_segment(Segment& s, const Roots& roots, int* failed);
 
 // Counters and the log, shared by all units.

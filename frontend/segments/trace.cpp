@@ -52,6 +52,13 @@ void guard_inputs(Tracer& t) {
     }
 }
 
+// The error that the option fail_at asks for, to test what happens then.
+bool provoked(const char* stage) {
+    if (settings().fail_at != stage) return false;
+    PyErr_Format(settings().internal_error ? settings().internal_error.get() : PyExc_RuntimeError, "provoked at stage '%s'", stage);
+    return true;
+}
+
 bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, std::string* why) {
     if (!t.held_locks.empty()) {
         *why = "a lock is held where the graph ends";
@@ -70,12 +77,17 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, std::string* why) {
     for (Owned& o : s.recipes.outputs) outputs.push_back(o.get());
     s.n_outputs = static_cast<int>(outputs.size());
     if (t.capture->op_count() > 0) {
+        if (provoked("compile")) {
+            *why = "error";
+            return false;
+        }
         s.graph = t.capture->finish(outputs, static_cast<int>(t.inputs.size()));
         if (!s.graph) {
             *why = "error";
             return false;
         }
         for (GraphInput& in : t.inputs) s.inputs.push_back(in.source);
+        for (int i = 0; i < static_cast<int>(t.inputs.size()); ++i) s.repeatable &= !t.capture->mutated_input(i);
         Statistics& st = statistics();
         st.graphs++;
         st.kernels += s.graph->kernels();
@@ -90,6 +102,7 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, std::string* why) {
 }  // namespace
 
 TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state, int n_state, int next, const DynamicHints& dynamic) {
+    if (provoked("capture")) return {TraceKind::Error, nullptr, ""};
     TraceLock lock;
     auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(function)->func_code);
     int nlocals = bz_code_nlocalsplus(code);
@@ -234,7 +247,8 @@ RunResult run_segment(Segment& s, const Roots& roots, int* failed) {
         std::vector<PyObject*> in_big(n > 64 ? n : 0);
         PyObject** in = n > 64 ? in_big.data() : in_small;
         for (size_t i = 0; i < n; ++i) in[i] = f.fetch(s.inputs[i]);
-        if (!s.graph->run(in, static_cast<int>(n), outputs, s.n_outputs)) return {RunResult::Error};
+        if (provoked("run") || !s.graph->run(in, static_cast<int>(n), outputs, s.n_outputs))
+            return {s.repeatable ? RunResult::Failed : RunResult::Error};
     }
     Builder b(s.recipes, f, outputs);
     RunResult r{s.returns ? RunResult::Returned : RunResult::Stopped};
