@@ -36,6 +36,7 @@ Plan::Plan(const loops::Kernel& kernel, const CpuTarget& target) : k_(kernel), t
     choose_axis();
     find_transposed();
     choose_lanes();
+    widen();
     choose_tail();
     choose_unroll();
 }
@@ -205,6 +206,30 @@ double Plan::stage_cost(size_t st) const {
         reach_symbols(s.address);
     }
     return total;
+}
+
+// A long body is one chain of dependent instructions. Vectors of two registers are two chains side by side, without the
+// cost of a second copy until the last steps of compilation.
+void Plan::widen() {
+    if (!has_axis || lanes < 4 || lanes > 32 || !transposed.empty()) return;
+    double chain = 0;
+    for (size_t i = 0; i < k_.scalars.size(); ++i) {
+        const Scalar& s = k_.scalars[i];
+        if (s.kind == ScalarKind::Unary && s.dtype == DType::F32 && VectorMath::inlined(s.op, target_))
+            chain += cost(static_cast<int>(i));
+        if (s.kind == ScalarKind::Load && cost(static_cast<int>(i)) > 1) return;  // element by element
+    }
+    if (chain < 20) return;
+    int wide = 2 * lanes;
+    if (upper_bound(extent).value_or(2 * wide) < 2 * wide) return;
+    if (auto n = extent.as_const(); n && !along_outer && *n % lanes == 0 && *n % wide != 0) return;
+    auto keeps_form = [&](const Expr& e) { return !lane_form(e, lanes, true) || lane_form(e, wide, true); };
+    for (const Scalar& s : k_.scalars)
+        if (s.kind == ScalarKind::Load && !keeps_form(s.address)) return;
+    for (const loops::Stage& st : k_.stages)
+        for (const loops::Store& x : st.stores)
+            if (!keeps_form(x.address)) return;
+    lanes = wide;
 }
 
 // Enough accumulators to hide their latency. Other bodies overlap by themselves, and every copy costs compile time.

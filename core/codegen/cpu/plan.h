@@ -62,6 +62,7 @@ class Plan {
     void choose_axis();
     void choose_lanes();
     void find_transposed();
+    void widen();
     void choose_unroll();
     void choose_tail();
     int64_t divisor(const Expr& e, int lanes, bool aligned) const;

@@ -46,6 +46,8 @@ class VectorMath {
     V expm1_polynomial(V r);
     V one_minus_exp(V x);
     V divide_near_one(V x, V y);
+    V by_registers(llvm::ArrayRef<V> args, llvm::function_ref<V(llvm::ArrayRef<V>)> emit);
+    bool has_registers(V x) const;
     V scale(V y, V n);          // y * 2^n with one rounding, n integral in [-300, 300]
     V power_of_two(V k);        // an integer in [-126, 127]
     Logarithm reduce_log(V x);  // x > 0

@@ -62,10 +62,35 @@ llvm::Value* VectorMath::power_of_two(V n) {
     return as_float(b_.CreateShl(b_.CreateAdd(n, integer(n, 127)), integer(n, 23)));
 }
 
+// An instruction on 16 floats, for vectors of one or two registers.
+llvm::Value* VectorMath::by_registers(llvm::ArrayRef<V> args, llvm::function_ref<V(llvm::ArrayRef<V>)> emit) {
+    int lanes = lanes_of(args[0]);
+    if (lanes == 16) return emit(args);
+    llvm::SmallVector<int, 16> low, high;
+    llvm::SmallVector<int, 32> all;
+    for (int i = 0; i < 16; ++i) {
+        low.push_back(i);
+        high.push_back(i + 16);
+    }
+    for (int i = 0; i < 32; ++i) all.push_back(i);
+    llvm::SmallVector<V, 2> lows, highs;
+    for (V a : args) {
+        lows.push_back(b_.CreateShuffleVector(a, low));
+        highs.push_back(b_.CreateShuffleVector(a, high));
+    }
+    return b_.CreateShuffleVector(emit(lows), emit(highs), all);
+}
+
+bool VectorMath::has_registers(V x) const {
+    return target_.isa == Isa::Avx512 && (lanes_of(x) == 16 || lanes_of(x) == 32);
+}
+
 llvm::Value* VectorMath::scale(V y, V n) {
-    if (target_.isa == Isa::Avx512 && lanes_of(y) == 16)
-        return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
-                                  {y, n, y, b_.getInt16(0xffff), b_.getInt32(4)});
+    if (has_registers(y))
+        return by_registers({y, n}, [&](llvm::ArrayRef<V> x) -> V {
+            return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                                      {x[0], x[1], x[0], b_.getInt16(0xffff), b_.getInt32(4)});
+        });
     V k = b_.CreateSub(as_int(b_.CreateFAdd(n, constant(n, kRound))), integer(as_int(n), kRoundBits));
     V half = b_.CreateAShr(k, integer(k, 1));
     return b_.CreateFMul(b_.CreateFMul(y, power_of_two(half)), power_of_two(b_.CreateSub(k, half)));
@@ -102,9 +127,10 @@ llvm::Value* VectorMath::one_minus_exp(V x) {
 
 // x / y for y in [1, 2]
 llvm::Value* VectorMath::divide_near_one(V x, V y) {
-    if (target_.isa != Isa::Avx512 || lanes_of(x) != 16) return b_.CreateFDiv(x, y);
-    // the divider is slow at this width
-    V r = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_rcp14_ps_512, {}, {y, y, b_.getInt16(0xffff)});
+    if (!has_registers(x)) return b_.CreateFDiv(x, y);
+    V r = by_registers({y}, [&](llvm::ArrayRef<V> d) -> V {  // the divider is slow at this width
+        return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_rcp14_ps_512, {}, {d[0], d[0], b_.getInt16(0xffff)});
+    });
     V minus_y = b_.CreateFNeg(y);
     r = fma(r, fma(minus_y, r, 1.0), r);
     V q = b_.CreateFMul(x, r);
