@@ -79,6 +79,7 @@ void Tracer::stop(const char* id, const std::string& detail) {
 
 int Tracer::add_value(ValueInfo::Kind kind, int producer, int index, const at::Tensor& meta, int alias_set) {
     ValueInfo v{kind, producer, index, meta.scalar_type(), {}, {}, meta.storage_offset(), alias_set};
+    v.lazy = meta.is_conj() || meta.is_neg();
     v.sizes.assign(meta.sizes().begin(), meta.sizes().end());
     v.strides.assign(meta.strides().begin(), meta.strides().end());
     trace_.values.push_back(std::move(v));
@@ -128,13 +129,17 @@ FakeImpl* Tracer::own_fake(const at::Tensor& t) {
 }
 
 bool Tracer::is_fake(PyObject* o) const {
-    if (!THPVariable_Check(o)) return false;
-    FakeImpl* fake = as_fake(THPVariable_Unpack(o));
-    return fake && fake->epoch() == epoch_;
+    if (!PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(THPVariableClass))) return false;
+    const at::Tensor& t = THPVariable_Unpack(o);
+    FakeImpl* fake = as_fake(t);
+    if (fake) return fake->epoch() == epoch_;
+    // What a function transform wraps around a fake belongs to the trace as well; it has no value of its own.
+    constexpr c10::DispatchKeySet wrapped({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
+    return t.defined() && t.key_set().has_any(wrapped);
 }
 
 frontend::ValueRef Tracer::value_of(PyObject* o) const {
-    if (!is_fake(o)) return {};
+    if (!is_fake(o) || !as_fake(THPVariable_Unpack(o))) return {};
     int value = as_fake(THPVariable_Unpack(o))->value();
     const ValueInfo& info = trace_.values[value];
     if (info.kind == ValueInfo::Input) return {frontend::ValueRef::Input, info.producer};
@@ -412,6 +417,10 @@ at::Tensor Tracer::take_result(Pending& p, const at::Tensor& meta, const ReturnI
 void Tracer::note_writes(Pending& p) {
     Record& r = p.record;
     auto written = [&](size_t k) {
+        // memory that is also seen negated or conjugated has no place in the graph
+        int set = as_fake(p.operands[k])->alias_set();
+        for (const ValueInfo& v : trace_.values)
+            if (v.alias_set == set && v.lazy) stop("unsupported-op", p.info.callee + " on memory with a lazy conjugate or negative view");
         r.writes.push_back(static_cast<int>(k));
         trace_.written_sets[as_fake(p.operands[k])->alias_set()] = true;
     };

@@ -1,6 +1,7 @@
 // One trace: the dispatch mode below autograd and the fallback above it that together record a Trace.
 #pragma once
 #include <unordered_map>
+#include <vector>
 
 #include "bridge/dispatch_mode.h"
 #include "bridge/fake.h"

@@ -1,11 +1,11 @@
 #include "bridge/compiled_trace.h"
 
-#include <sstream>
-
-#include "bridge/gil.h"
+#include "bridge/convert.h"
 #include "bridge/execute.h"
+#include "bridge/gil.h"
 #include "bridge/options.h"
 #include "bridge/replay.h"
+#include "core/ir/text.h"
 
 namespace braze::bridge {
 
@@ -14,9 +14,10 @@ namespace {
 class CompiledTrace final : public frontend::CompiledGraph {
   public:
     CompiledTrace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad)
-        : trace_(std::move(trace)), outputs_(std::move(outputs)), needs_grad_(needs_grad), replay_(trace_, outputs_) {
+        : trace_(std::move(trace)), outputs_(std::move(outputs)) {
         for (const TraceOutput& o : outputs_) Py_INCREF(o.type);
-        if (!needs_grad_) compile();
+        if (needs_grad) replay_.emplace(trace_, outputs_);
+        else compile();
     }
     ~CompiledTrace() override {
         Gil gil;
@@ -25,15 +26,10 @@ class CompiledTrace final : public frontend::CompiledGraph {
 
     bool run(PyObject* const* inputs, int n_inputs, PyObject** outputs, int n_outputs) override {
         HANDLE_TH_ERRORS
-        std::vector<at::Tensor> tensors(n_inputs);
-        for (int i = 0; i < n_inputs; ++i)
-            if (inputs[i]) tensors[i] = THPVariable_Unpack(inputs[i]);
+        TORCH_CHECK(n_outputs == static_cast<int>(outputs_.size()), "expected ", outputs_.size(), " outputs, got ", n_outputs);
         std::vector<at::Tensor> results;
-        {
-            pybind11::gil_scoped_release no_gil;
-            results = executor_ ? execute(tensors) : replay_.run(tensors, needs_grad_);
-        }
-        TORCH_CHECK(n_outputs == static_cast<int>(results.size()), "expected ", results.size(), " outputs, got ", n_outputs);
+        if (replay_) replay(inputs, n_inputs, results);
+        else execute(inputs, n_inputs, results);
         wrap(results, outputs);
         return true;
         END_HANDLE_TH_ERRORS_RET(false)
@@ -41,51 +37,57 @@ class CompiledTrace final : public frontend::CompiledGraph {
 
     int ops() const override { return static_cast<int>(trace_.records.size()); }
     int torch_ops() const override { return trace_.torch_ops; }
-    int kernels() const override { return stats_.kernels; }
-    int aten_calls() const override { return executor_ ? stats_.aten_calls : ops(); }
-    std::string text() const override {
-        std::ostringstream out;
-        for (size_t i = 0; i < trace_.records.size(); ++i) {
-            const Record& r = trace_.records[i];
-            for (size_t k = 0; k < r.results.size(); ++k) out << (k ? ", " : "") << '%' << r.results[k];
-            out << (r.results.empty() ? "" : " = ") << r.info->callee << '(';
-            for (size_t k = 0; k < r.operands.size(); ++k) out << (k ? ", " : "") << '%' << r.operands[k].value;
-            out << ")\n";
-        }
-        return out.str();
-    }
+    int kernels() const override { return executor_ ? static_cast<int>(executor_->program().kernels.size()) : 0; }
+    int aten_calls() const override { return executor_ ? aten_calls_ : ops(); }
+    std::string text() const override { return ir::print(to_graph(trace_, outputs_).graph); }
 
   private:
     void compile() {
-        Converted c = convert(trace_, outputs_);
-        constants_ = std::move(c.constant_inputs);
-        std::vector<bool> escaping(trace_.alias_sets, false);
-        for (const TraceOutput& o : outputs_)
-            if (trace_.values[o.value].alias_set >= 0) escaping[trace_.values[o.value].alias_set] = true;
-        for (const ValueInfo& v : trace_.values) {
-            if (v.kind == ValueInfo::Constant) copied_.push_back(escaping[v.alias_set] || trace_.written_sets[v.alias_set]);
-            if (v.kind == ValueInfo::Input && trace_.written_sets[v.alias_set]) written_inputs_.push_back(v.producer);
+        Converted converted = to_graph(trace_, outputs_);
+        output_slots_ = std::move(converted.outputs);
+        std::vector<at::Tensor> constants;
+        for (int c : converted.constants) constants.push_back(trace_.constants[c]);
+        std::vector<int> mutated;
+        for (size_t id = 0; id < trace_.inputs.size(); ++id) {
+            int value = trace_.inputs[id];
+            if (value >= 0 && trace_.written_sets[trace_.values[value].alias_set]) mutated.push_back(static_cast<int>(id));
         }
-        executor_ = std::make_unique<Executor>(compile_graph(std::move(c.graph), pipeline_options(), &stats_), std::move(c.opaques));
+        PipelineStats stats;
+        PipelineOptions options = pipeline_options();
+        std::unique_ptr<runtime::Program> program;
+        {
+            pybind11::gil_scoped_release no_gil;
+            program = compile_graph(std::move(converted.graph), options, &stats);
+        }
+        aten_calls_ = stats.aten_calls;
+        executor_.emplace(std::move(program), std::move(converted.opaque), std::move(constants), std::move(mutated));
     }
 
-    std::vector<at::Tensor> execute(std::vector<at::Tensor>& tensors) {
-        tensors.resize(trace_.inputs.size());
-        for (size_t i = 0; i < constants_.size(); ++i) {
-            const at::Tensor& t = trace_.constants[constants_[i]];
-            tensors.push_back(copied_[i] ? t.clone() : t);
+    void execute(PyObject* const* inputs, int n_inputs, std::vector<at::Tensor>& results) {
+        static const at::Tensor none;
+        c10::SmallVector<const at::Tensor*, 16> tensors;
+        for (int i = 0; i < n_inputs; ++i) tensors.push_back(inputs[i] ? &THPVariable_Unpack(inputs[i]) : &none);
+        std::vector<at::Tensor> made;
+        if (executor_->long_running()) {
+            pybind11::gil_scoped_release no_gil;
+            executor_->run(tensors, made);
+        } else {
+            executor_->run(tensors, made);
         }
-        std::vector<at::Tensor> results = executor_->run(tensors);
-        for (int i : written_inputs_)  // as the in-place operators would have done above
-            if (!tensors[i].is_inference()) tensors[i].unsafeGetTensorImpl()->bump_version();
-        for (size_t i = 0; i < results.size(); ++i)
-            if (trace_.values[outputs_[i].value].kind != ValueInfo::Input && results[i].is_same(input_of(tensors, results[i]))) results[i] = results[i].alias();
-        return results;
+        results.reserve(outputs_.size());
+        for (size_t i = 0; i < outputs_.size(); ++i) {
+            int k = output_slots_[i];
+            results.push_back(k < 0 ? *tensors[-1 - k] : made[k]);
+            if (k >= 0 && outputs_[i].requires_grad) results.back().unsafeGetTensorImpl()->set_requires_grad(true);
+        }
     }
-    static at::Tensor input_of(const std::vector<at::Tensor>& tensors, const at::Tensor& t) {
-        for (const at::Tensor& x : tensors)
-            if (x.is_same(t)) return x;
-        return {};
+
+    void replay(PyObject* const* inputs, int n_inputs, std::vector<at::Tensor>& results) {
+        std::vector<at::Tensor> tensors(n_inputs);
+        for (int i = 0; i < n_inputs; ++i)
+            if (inputs[i]) tensors[i] = THPVariable_Unpack(inputs[i]);
+        pybind11::gil_scoped_release no_gil;
+        results = replay_->run(tensors, true);
     }
 
     void wrap(const std::vector<at::Tensor>& results, PyObject** outputs) const {
@@ -103,13 +105,10 @@ class CompiledTrace final : public frontend::CompiledGraph {
 
     Trace trace_;
     std::vector<TraceOutput> outputs_;
-    bool needs_grad_;
-    Replay replay_;
-    PipelineStats stats_;
-    std::unique_ptr<Executor> executor_;
-    std::vector<int> constants_;        // extra inputs, by index into Trace::constants
-    std::vector<bool> copied_;          // of those: written, or visible to the caller
-    std::vector<int> written_inputs_;
+    std::optional<Replay> replay_;
+    std::optional<Executor> executor_;
+    std::vector<int> output_slots_;  // as Converted::outputs
+    int aten_calls_ = 0;
 };
 
 }  // namespace

@@ -1,51 +1,26 @@
 #include "bridge/convert.h"
 
+#include "bridge/dtypes.h"
+#include "core/ir/builder.h"
 #include "core/support/error.h"
 
 namespace braze::bridge {
 
-using ir::Arg;
-using ir::DType;
-using shapes::Expr;
-
-ir::DType dtype_of(at::ScalarType t) {
-    switch (t) {
-        case at::kBool: return DType::Bool;
-        case at::kByte: return DType::U8;
-        case at::kChar: return DType::I8;
-        case at::kShort: return DType::I16;
-        case at::kInt: return DType::I32;
-        case at::kLong: return DType::I64;
-        case at::kUInt16: return DType::U16;
-        case at::kUInt32: return DType::U32;
-        case at::kUInt64: return DType::U64;
-        case at::kHalf: return DType::F16;
-        case at::kBFloat16: return DType::BF16;
-        case at::kFloat: return DType::F32;
-        case at::kDouble: return DType::F64;
-        case at::kComplexFloat: return DType::C64;
-        case at::kComplexDouble: return DType::C128;
-        default: return DType::Other;
-    }
-}
-
-at::ScalarType scalar_type_of(ir::DType d) {
-    for (at::ScalarType t : {at::kBool, at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kUInt16, at::kUInt32, at::kUInt64, at::kHalf,
-                             at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble})
-        if (dtype_of(t) == d) return t;
-    throw InternalError("no torch dtype for " + std::string(ir::name(d)));
-}
-
 namespace {
 
-ir::TensorType type_of(const ValueInfo& v) {
-    ir::TensorType t;
-    t.dtype = dtype_of(v.dtype);
-    for (size_t i = 0; i < v.sizes.size(); ++i) {
-        t.sizes.push_back(v.sym_sizes.empty() ? Expr(v.sizes[i]) : v.sym_sizes[i]);
-        t.strides.push_back(v.sym_strides.empty() ? Expr(v.strides[i]) : v.sym_strides[i]);
+using ir::Arg;
+using shapes::Expr;
+
+Expr expr_of(const c10::SymInt& s);
+
+std::string format_name(at::MemoryFormat f) {
+    switch (f) {
+        case at::MemoryFormat::Contiguous: return "contiguous_format";
+        case at::MemoryFormat::Preserve: return "preserve_format";
+        case at::MemoryFormat::ChannelsLast: return "channels_last";
+        case at::MemoryFormat::ChannelsLast3d: return "channels_last_3d";
+        default: return "memory_format " + std::to_string(static_cast<int>(f));
     }
-    return t;
 }
 
 class Converter {
@@ -53,189 +28,212 @@ class Converter {
     Converter(const Trace& trace, const std::vector<TraceOutput>& outputs) : trace_(trace), outputs_(outputs) {}
 
     Converted run() {
-        ir::Graph& g = out_.graph;
-        g.lines = trace_.lines;
-        g.reserve_storages(trace_.alias_sets);
-        values_.resize(trace_.values.size());
-        for (size_t id = 0; id < trace_.inputs.size(); ++id) {
-            int v = trace_.inputs[id];
-            if (v < 0) {  // never captured: a place for the caller's numbering
-                g.add_input(ir::TensorType{DType::Bool, {}, {}}, -1);
+        count_storage_users();
+        latest_.resize(trace_.values.size());
+        result_.graph.lines = trace_.lines;
+        result_.graph.reserve_storages(trace_.alias_sets);
+        add_inputs();
+        for (const Record& r : trace_.records) add_call(r);
+        std::unordered_map<int, int> placed;
+        for (const TraceOutput& o : outputs_) {
+            const ValueInfo& v = trace_.values[o.value];
+            if (v.kind == ValueInfo::Input) {
+                result_.outputs.push_back(-1 - v.producer);
                 continue;
             }
-            values_[v] = g.add_input(type_of(trace_.values[v]), trace_.values[v].alias_set);
+            auto [it, fresh] = placed.emplace(o.value, static_cast<int>(result_.graph.outputs.size()));
+            if (fresh) result_.graph.outputs.push_back(latest_[o.value]);
+            result_.outputs.push_back(it->second);
         }
-        for (size_t v = 0; v < trace_.values.size(); ++v) {
-            const ValueInfo& info = trace_.values[v];
-            if (info.kind != ValueInfo::Constant) continue;
-            values_[v] = g.add_input(type_of(info), info.alias_set);
-            out_.constant_inputs.push_back(info.producer);
-        }
-        for (size_t i = 0; i < trace_.records.size(); ++i) add(trace_.records[i], static_cast<int>(i));
-        for (const TraceOutput& o : outputs_) g.outputs.push_back(values_[o.value]);
-        return std::move(out_);
+        return std::move(result_);
     }
 
   private:
-    void add(const Record& r, int index) {
-        ir::Graph& g = out_.graph;
-        ir::Node* n = g.add_node(ir::Op::Call);
-        n->callee = r.info->callee;
-        n->ordered = r.ordered;
-        n->line = r.line;
-        n->writes = r.writes;
-        size_t next = 0;
-        int list = 0;
-        for (size_t a = 0; a < r.info->args.size(); ++a) {
-            const ArgInfo& info = r.info->args[a];
-            ir::NamedArg arg{info.name, ir::None{}};
-            auto mine = [&] { return next < r.operands.size() && r.operands[next].arg == static_cast<int>(a); };
-            auto take = [&] {
-                n->operands.push_back(values_[r.operands[next++].value]);
-                return static_cast<int>(n->operands.size()) - 1;
-            };
-            if (info.form == Form::Tensor && mine()) {
-                arg.value = ir::Ref{take()};
-            } else if (info.form == Form::TensorList) {
-                int size = r.list_sizes[list++];
-                if (size >= 0) {
-                    ir::RefList refs;
-                    for (int pos = 0; pos < size; ++pos) refs.operands.push_back(mine() && r.operands[next].pos == pos ? take() : -1);
-                    arg.value = std::move(refs);
-                }
-            } else {
-                arg.value = constant(r.args[a], info.form);
-            }
-            n->args.push_back(std::move(arg));
+    // Memory that one value alone uses, and that nothing writes, needs no storage id.
+    void count_storage_users() {
+        users_.resize(trace_.alias_sets, 0);
+        for (const ValueInfo& v : trace_.values)
+            if (v.alias_set >= 0) ++users_[v.alias_set];
+        escaping_.resize(trace_.alias_sets, false);
+        for (const TraceOutput& o : outputs_)
+            if (int set = trace_.values[o.value].alias_set; set >= 0) escaping_[set] = true;
+    }
+    int storage_of(const ValueInfo& v) const {
+        if (v.alias_set < 0 || (users_[v.alias_set] < 2 && !trace_.written_sets[v.alias_set])) return -1;
+        return v.alias_set;
+    }
+
+    static ir::TensorType type_of(const ValueInfo& v) {
+        ir::TensorType t;
+        if (v.kind == ValueInfo::Undefined) {
+            t.dtype = ir::DType::Other;
+            return t;
         }
-        n->aliases.assign(r.results.size(), -1);
-        for (size_t k = 0; k < r.results.size(); ++k) {
-            int v = r.results[k];
-            const ValueInfo& info = trace_.values[v];
-            bool own = info.kind == ValueInfo::Result && info.producer == index && info.index == static_cast<int>(k);
-            ir::Value* value = g.add_result(n, type_of(info), info.kind == ValueInfo::Undefined ? -1 : info.alias_set);
-            if (k < r.aliases.size()) n->aliases[k] = r.aliases[k];
-            // An in-place operator returns its operand: from here on that value has the new contents.
-            if (own || !r.writes.empty()) values_[v] = value;
+        t.dtype = to_dtype(v.dtype);
+        if (!v.sym_sizes.empty()) {
+            t.sizes = v.sym_sizes;
+            t.strides = v.sym_strides;
+        } else {
+            t.sizes.assign(v.sizes.begin(), v.sizes.end());
+            t.strides.assign(v.strides.begin(), v.strides.end());
+        }
+        return t;
+    }
+
+    void add_inputs() {
+        ir::Graph& g = result_.graph;
+        for (int value : trace_.inputs) {
+            if (value < 0) {
+                g.add_input({ir::DType::Other, {}, {}}, -1, "unused");
+                continue;
+            }
+            const ValueInfo& v = trace_.values[value];
+            latest_[value] = g.add_input(type_of(v), storage_of(v));
+        }
+        std::vector<std::pair<int, ir::Value*>> copies;
+        std::vector<int> scalars;
+        for (size_t i = 0; i < trace_.values.size(); ++i) {
+            const ValueInfo& v = trace_.values[i];
+            if (v.kind != ValueInfo::Constant) continue;
+            int value = static_cast<int>(i);
+            bool own = trace_.written_sets[v.alias_set] || escaping_[v.alias_set];
+            ir::TensorType type = type_of(v);
+            if (!own && v.sizes.empty() && users_[v.alias_set] < 2 && ir::has_code(type.dtype)) {
+                scalars.push_back(value);
+                continue;
+            }
+            result_.constants.push_back(v.producer);
+            ir::Value* input = g.add_input(type, own ? -1 : storage_of(v), "constant");
+            if (own) copies.emplace_back(value, input);
+            else latest_[value] = input;
+        }
+        // Each run has its own copy of what may be changed, here or by the caller.
+        for (auto [value, input] : copies) {
+            ir::Node* n = g.add_node(ir::Op::Call);
+            n->callee = "aten::clone";
+            n->operands = {input};
+            n->args = {{"self", ir::Ref{0}}, {"memory_format", ir::None{}}};
+            latest_[value] = g.add_result(n, input->type, trace_.values[value].alias_set);
+        }
+        ir::Builder build(g);
+        for (int value : scalars) {
+            const ValueInfo& v = trace_.values[value];
+            at::Scalar s = trace_.constants[v.producer].item();
+            ir::DType dtype = to_dtype(v.dtype);
+            latest_[value] = v.dtype == at::kBool         ? build.scalar_bool(s.toBool())
+                             : s.isFloatingPoint()        ? build.scalar(dtype, s.toDouble())
+                                                          : build.scalar_int(dtype, s.toLong());
         }
     }
 
     Arg opaque(const c10::IValue& v, std::string text) {
-        out_.opaques.push_back(v);
-        return ir::Opaque{static_cast<int>(out_.opaques.size()) - 1, std::move(text)};
+        result_.opaque.push_back(v);
+        int index = static_cast<int>(result_.opaque.size()) - 1;
+        if (text.empty()) text = "value " + std::to_string(index);
+        return ir::Opaque{index, std::move(text)};
     }
-
-    Arg number(const at::Scalar& s, const c10::IValue& v) {
-        if (s.isBoolean()) return s.to<bool>();
-        if (s.isIntegral(false)) {
-            if (s.type() == at::kUInt64 && s.to<uint64_t>() > uint64_t{INT64_MAX}) return opaque(v, std::to_string(s.to<uint64_t>()));
-            return Expr(s.to<int64_t>());
+    Arg number(const c10::IValue& v) {
+        if (v.isBool()) return v.toBool();
+        if (v.isInt()) return Expr(v.toInt());
+        if (v.isDouble()) return v.toDouble();
+        if (v.isSymInt()) return expr_of(v.toSymInt());
+        if (v.isTensor()) return number(c10::IValue(v.toTensor().item()));  // a wrapped number
+        if (v.isComplexDouble()) {
+            auto c = v.toComplexDouble();
+            return opaque(v, c10::str("complex ", c.real(), " ", c.imag()));
         }
-        if (s.isFloatingPoint()) return s.to<double>();
-        return opaque(v, c10::str(s));
+        return opaque(v, {});
     }
-
-    Arg constant(const c10::IValue& v, Form form) {
+    Arg argument(const ArgInfo& arg, const c10::IValue& v) {
         if (v.isNone()) return ir::None{};
-        switch (form) {
-            case Form::Tensor: {  // a number that was wrapped, or an undefined tensor
-                const at::Tensor& t = v.toTensor();
-                return t.defined() ? number(t.item(), t.item()) : Arg(ir::None{});
+        switch (arg.form) {
+            case Form::Tensor: return v.toTensor().defined() ? number(v) : Arg(ir::None{});
+            case Form::ScalarType: {
+                ir::DType d = to_dtype(v.toScalarType());
+                return d == ir::DType::Other ? opaque(v, c10::toString(v.toScalarType())) : Arg(d);
             }
-            case Form::ScalarType: return dtype_of(v.toScalarType());
-            case Form::Number: return number(v.toScalar(), v);
+            case Form::Layout: return opaque(v, v.toLayout() == c10::kStrided ? "strided" : c10::str(v.toLayout()));
+            case Form::MemoryFormat: return opaque(v, format_name(v.toMemoryFormat()));
+            case Form::Device: return opaque(v, v.toDevice().str());
+            case Form::Number:
             case Form::Int:
-                if (v.isInt()) return Expr(v.toInt());
-                break;
             case Form::Float:
-                if (v.isDouble()) return v.toDouble();
-                break;
-            case Form::Bool:
-                if (v.isBool()) return v.toBool();
-                break;
+            case Form::Bool: return number(v);
             case Form::String: return v.toStringRef();
-            case Form::IntList:
-                if (v.isIntList()) {
-                    std::vector<Expr> xs;
-                    for (int64_t x : v.toIntVector()) xs.emplace_back(x);
-                    return xs;
-                }
-                if (v.isSymIntList()) {
-                    std::vector<Expr> xs;
-                    for (const c10::SymInt& x : v.toSymIntVector()) xs.emplace_back(x.expect_int());
-                    return xs;
-                }
-                if (v.isInt()) return std::vector<Expr>{Expr(v.toInt())};
-                break;
+            case Form::IntList: {
+                std::vector<Expr> list;
+                if (v.isIntList())
+                    for (int64_t x : v.toIntVector()) list.emplace_back(x);
+                else
+                    for (const c10::IValue& x : v.toListRef()) list.push_back(x.isSymInt() ? expr_of(x.toSymInt()) : Expr(x.toInt()));
+                return list;
+            }
             case Form::FloatList: return v.toDoubleVector();
             case Form::BoolList: {
-                std::vector<bool> xs;
-                for (bool x : v.toBoolList()) xs.push_back(x);
-                return xs;
+                std::vector<bool> list;
+                for (bool b : v.toBoolList()) list.push_back(b);
+                return list;
             }
-            case Form::Layout: return opaque(v, c10::str(v.toLayout()));
-            case Form::MemoryFormat: return opaque(v, c10::str(v.toMemoryFormat()));
-            case Form::Device: return opaque(v, v.toDevice().str());
-            case Form::Generator: return opaque(v, "generator " + std::to_string(out_.opaques.size()));
-            default: break;
+            default: return opaque(v, {});
         }
-        if (v.isSymInt()) return Expr(v.toSymInt().expect_int());
-        return opaque(v, "value " + std::to_string(out_.opaques.size()));
+    }
+
+    void add_call(const Record& r) {
+        ir::Graph& g = result_.graph;
+        ir::Node* n = g.add_node(ir::Op::Call);
+        n->callee = r.info->callee;
+        n->ordered = r.ordered;
+        n->writes = r.writes;
+        n->line = r.line;
+        for (const Operand& o : r.operands) n->operands.push_back(latest_[o.value]);
+        size_t next = 0;
+        int list = 0;
+        for (size_t i = 0; i < r.info->args.size(); ++i) {
+            const ArgInfo& arg = r.info->args[i];
+            auto traced = [&](int pos) {
+                return next < r.operands.size() && r.operands[next].arg == static_cast<int>(i) && r.operands[next].pos == pos;
+            };
+            if (arg.form == Form::TensorList) {
+                int size = r.list_sizes[list++];
+                if (size < 0) {
+                    n->args.push_back({arg.name, ir::None{}});
+                    continue;
+                }
+                ir::RefList refs;
+                for (int pos = 0; pos < size; ++pos) refs.operands.push_back(traced(pos) ? static_cast<int>(next++) : -1);
+                n->args.push_back({arg.name, std::move(refs)});
+            } else if (arg.form == Form::Tensor && traced(-1)) {
+                n->args.push_back({arg.name, ir::Ref{static_cast<int>(next++)}});
+            } else {
+                n->args.push_back({arg.name, argument(arg, r.args[i])});
+            }
+        }
+        bool any_alias = false;
+        for (size_t k = 0; k < r.results.size(); ++k) {
+            const ValueInfo& v = trace_.values[r.results[k]];
+            latest_[r.results[k]] = g.add_result(n, type_of(v), storage_of(v));
+            any_alias |= r.aliases[k] >= 0;
+        }
+        if (any_alias) n->aliases = r.aliases;
     }
 
     const Trace& trace_;
     const std::vector<TraceOutput>& outputs_;
-    Converted out_;
-    std::vector<ir::Value*> values_;
+    Converted result_;
+    std::vector<ir::Value*> latest_;  // by value: the result of the last operator that returned it
+    std::vector<int> users_;
+    std::vector<bool> escaping_;
 };
 
-int64_t known(const Expr& e) {
-    auto c = e.as_const();
-    BRAZE_CHECK(c, "a symbolic argument of a call: " + e.str());
-    return *c;
+Expr expr_of(const c10::SymInt& s) {
+    if (auto v = s.maybe_as_int()) return *v;
+    auto e = Expr::parse(s.toSymNode()->str());
+    BRAZE_CHECK(e.has_value(), "not an expression: " + s.toSymNode()->str());
+    return *e;
 }
 
 }  // namespace
 
-Converted convert(const Trace& trace, const std::vector<TraceOutput>& outputs) { return Converter(trace, outputs).run(); }
-
-c10::IValue to_ivalue(const Arg& arg, Form form, const OpaquePool& opaques) {
-    struct Visitor {
-        Form form;
-        const OpaquePool& opaques;
-        c10::IValue wrapped(const at::Scalar& s) const {
-            if (form != Form::Tensor) return s;
-            at::Tensor t = at::scalar_tensor(s, at::TensorOptions().dtype(s.type()));
-            t.unsafeGetTensorImpl()->set_wrapped_number(true);
-            return t;
-        }
-        c10::IValue operator()(const ir::None&) const { return {}; }
-        c10::IValue operator()(const ir::Ref&) const { return {}; }
-        c10::IValue operator()(const ir::RefList&) const { return {}; }
-        c10::IValue operator()(bool b) const { return form == Form::Bool ? c10::IValue(b) : wrapped(at::Scalar(b)); }
-        c10::IValue operator()(const Expr& e) const {
-            int64_t x = known(e);
-            if (form == Form::Float) return static_cast<double>(x);
-            if (form == Form::IntList) return std::vector<int64_t>{x};
-            return form == Form::Int ? c10::IValue(x) : wrapped(at::Scalar(x));
-        }
-        c10::IValue operator()(double d) const { return form == Form::Float ? c10::IValue(d) : wrapped(at::Scalar(d)); }
-        c10::IValue operator()(const std::string& s) const { return s; }
-        c10::IValue operator()(DType d) const { return static_cast<int64_t>(scalar_type_of(d)); }
-        c10::IValue operator()(const std::vector<Expr>& xs) const {
-            std::vector<int64_t> v;
-            for (const Expr& x : xs) v.push_back(known(x));
-            return v;
-        }
-        c10::IValue operator()(const std::vector<double>& xs) const { return xs; }
-        c10::IValue operator()(const std::vector<bool>& xs) const {
-            c10::List<bool> v;
-            for (bool x : xs) v.push_back(x);
-            return v;
-        }
-        c10::IValue operator()(const ir::Opaque& o) const { return opaques.at(static_cast<size_t>(o.index)); }
-    };
-    return std::visit(Visitor{form, opaques}, arg);
-}
+Converted to_graph(const Trace& trace, const std::vector<TraceOutput>& outputs) { return Converter(trace, outputs).run(); }
 
 }  // namespace braze::bridge

@@ -1,25 +1,20 @@
-// Between a captured trace and the core's graph, and back from a Call's arguments to a dispatcher stack.
+// A trace as a graph of Calls.
+//
+// Graph inputs: the caller's inputs in the order of their ids, then the trace's constants that remain tensors. Text of Opaque
+// arguments: "cpu", "strided", "contiguous_format", "channels_last", "preserve_format", ...
 #pragma once
 #include "bridge/compiled_trace.h"
 #include "core/ir/graph.h"
 
 namespace braze::bridge {
 
-// Values that only PyTorch understands (device, layout, memory format, generator, complex numbers): ir::Opaque::index counts here.
-using OpaquePool = std::vector<c10::IValue>;
-
-ir::DType dtype_of(at::ScalarType t);
-at::ScalarType scalar_type_of(ir::DType d);
-
 struct Converted {
     ir::Graph graph;
-    OpaquePool opaques;
-    std::vector<int> constant_inputs;  // graph inputs after the caller's: indices into Trace::constants
+    std::vector<c10::IValue> opaque;      // by Opaque::index
+    std::vector<int> constants;           // indices into Trace::constants: graph inputs after the caller's
+    std::vector<int> outputs;             // per output of the trace: index into graph.outputs, or -1 - k: input k itself
 };
-// Graph inputs 0..n-1 are the caller's (Trace::inputs), then the constants. Every operator becomes a Call with its whole schema.
-Converted convert(const Trace& trace, const std::vector<TraceOutput>& outputs);
 
-// An argument of a Call as the dispatcher wants it; tensors are left undefined (None) for the caller to fill in.
-c10::IValue to_ivalue(const ir::Arg& arg, Form form, const OpaquePool& opaques);
+Converted to_graph(const Trace& trace, const std::vector<TraceOutput>& outputs);
 
 }  // namespace braze::bridge

@@ -2,259 +2,422 @@
 
 #include <ATen/EmptyTensor.h>
 
+#include "bridge/dtypes.h"
 #include "core/support/error.h"
 
 namespace braze::bridge {
 
+using runtime::Program;
+using runtime::Slot;
 using runtime::SlotKind;
-using shapes::Expr;
 
 namespace {
-
-int64_t value_of(const Expr& e) {
-    auto c = e.as_const();
-    BRAZE_CHECK(c, "a symbolic size at run time: " + e.str());
-    return *c;
-}
-
-c10::DimVector values_of(const std::vector<Expr>& xs) {
-    c10::DimVector out;
-    for (const Expr& x : xs) out.push_back(value_of(x));
-    return out;
-}
-
-// A tensor over somebody's storage, without the dispatcher.
-at::Tensor over_storage(const c10::Storage& storage, at::ScalarType dtype, const c10::DimVector& sizes, const c10::DimVector& strides, int64_t offset) {
-    auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(dtype));
-    impl->set_sizes_and_strides(sizes, strides, offset);
-    return at::Tensor(std::move(impl));
-}
-
-bool is_constant(const ir::TensorType& t) {
-    for (const Expr& e : t.sizes)
-        if (!e.is_const()) return false;
-    for (const Expr& e : t.strides)
-        if (!e.is_const()) return false;
-    return true;
-}
-
+constexpr int64_t kGrain = 32768;        // element operations that are worth a thread
+constexpr int64_t kLongRun = 200000;     // element operations during which the GIL is given away
+constexpr size_t kArenaAlignment = 64;
 }  // namespace
 
-Executor::Executor(std::unique_ptr<runtime::Program> program, OpaquePool opaques) : program_(std::move(program)), opaques_(std::move(opaques)) {
-    for (const runtime::Thunk& t : program_->thunks) {
-        const auto* call = std::get_if<runtime::RunCall>(&t);
-        call_of_thunk_.push_back(call ? static_cast<int>(calls_.size()) : -1);
-        if (call) calls_.push_back(prepare(*call));
-    }
-    prepare_slots();
+struct Executor::SlotPlan {
+    SlotKind kind;
+    bool in_arena = false;         // at a place that is known before the run
+    bool defined = true;           // false: no tensor is ever there
+    bool escapes = false;
+    bool layout_matters = false;   // kernels and views rely on the strides
+    int root = -1;                 // the slot whose memory it uses
+    Size offset;                   // from the root's first element, in elements
+    std::vector<Size> sizes, strides;
+    bool constant = true;          // sizes, strides and offset
+    c10::DimVector fixed_sizes, fixed_strides;
+    at::ScalarType dtype = at::kFloat;
+    int64_t item = 4;
+    int input = -1;
+    int64_t arena_offset = -1;
+    int base = -1;
+    Size base_offset;
+};
+
+struct Executor::Kernel {
+    struct Param {
+        int index, root;
+        int64_t item;
+        Size root_offset, offset;
+    };
+    loops::KernelFn fn;
+    int first_buffer;             // into Context::buffers
+    int n_buffers;
+    std::vector<Param> params;    // those to be set in each run
+    std::vector<Param> arena;     // those that a context sets once
+    Size outer_count, work;
+    bool checks;
+};
+
+struct Executor::Call {
+    PreparedCall prepared;
+    std::vector<int> operands, results;
+    bool into_results;
+    bool tracked_view;            // its result is a view that the caller gets: eager's view tracking has to see it
+};
+
+struct Executor::Step {
+    enum Kind : uint8_t { Kernel, Call, Allocate, Release } kind;
+    int index;
+};
+
+struct Executor::Context {
+    at::DataPtr arena;
+    std::vector<at::Tensor> tensors;  // per slot; arena slots and their views stay, others are there during a run
+    std::vector<char*> pointers;      // per slot that is a root
+    std::vector<void*> buffers;
+    std::vector<int64_t> symbols;
+    std::vector<c10::IValue> stack;
+};
+
+Executor::Executor(std::unique_ptr<Program> program, std::vector<c10::IValue> opaque, std::vector<at::Tensor> constants,
+                   std::vector<int> mutated)
+    : program_(std::move(program)), opaque_(std::move(opaque)), constants_(std::move(constants)), mutated_(std::move(mutated)) {
+    find_symbols();
+    plan_slots();
+    plan_steps();
 }
 
-void Executor::prepare_slots() {
-    persistent_.resize(program_->slots.size());
+Executor::~Executor() { delete cached_.load(); }
+
+void Executor::find_symbols() {
+    for (const shapes::Expr& s : program_->symbols) {
+        std::pair<int, int> source{-1, -1};
+        for (const Slot& slot : program_->slots)
+            for (size_t axis = 0; slot.kind == SlotKind::Input && axis < slot.type.sizes.size(); ++axis)
+                if (slot.type.sizes[axis] == s && source.first < 0) source = {slot.input, static_cast<int>(axis)};
+        BRAZE_CHECK(source.first >= 0, "the size symbol " + s.str() + " is no size of an input");
+        symbol_source_.push_back(source);
+    }
+}
+
+void Executor::plan_slots() {
+    const auto& symbols = program_->symbols;
     for (size_t i = 0; i < program_->slots.size(); ++i) {
-        const runtime::Slot& s = program_->slots[i];
-        if (s.kind == SlotKind::Arena) persistent_[i] = s.arena_offset >= 0 && is_constant(s.type) && !s.escapes;
-        if (s.kind == SlotKind::View) persistent_[i] = s.base < static_cast<int>(i) && persistent_[s.base] && is_constant(s.type) && s.offset.is_const() && !s.escapes;
-    }
-}
-
-PreparedCall Executor::prepare(const runtime::RunCall& c) const {
-    PreparedCall p;
-    const ir::Node& n = *c.node;
-    bool all_arena = !c.results.empty();
-    for (int r : c.results) all_arena &= r >= 0 && (program_->slots[r].kind == SlotKind::Arena || program_->slots[r].kind == SlotKind::Fresh);
-    p.info = &OperatorInfo::named(n.callee);
-    if (all_arena) {
-        std::string name = n.callee + (n.callee.find('.') == std::string::npos ? ".out" : "_out");
-        p.info = &OperatorInfo::named(name);
-        p.out = true;
-    }
-    p.results = c.results;
-    for (size_t a = 0; a < p.info->args.size(); ++a) {
-        const ArgInfo& info = p.info->args[a];
-        const ir::Arg* arg = n.arg(info.name);
-        if (p.out && info.writes) {
-            p.stack.emplace_back();
-            p.tensors.push_back({static_cast<int>(a), c.results[0]});
-            continue;
+        const Slot& s = program_->slots[i];
+        SlotPlan p;
+        p.kind = s.kind;
+        p.input = s.input;
+        p.escapes = s.escapes;
+        p.arena_offset = s.arena_offset;
+        p.root = static_cast<int>(i);
+        p.defined = s.type.dtype != ir::DType::Other;
+        if (p.defined) {
+            p.dtype = to_scalar_type(s.type.dtype);
+            p.item = ir::size_of(s.type.dtype);
         }
-        if (!arg) {  // a pass made this call without it
-            const auto& dflt = p.info->op.schema().arguments()[a].default_value();
-            BRAZE_CHECK(dflt, n.callee + " lacks its argument " + info.name);
-            p.stack.push_back(*dflt);
-            continue;
-        }
-        if (const auto* ref = std::get_if<ir::Ref>(arg)) {
-            p.stack.emplace_back();
-            p.tensors.push_back({static_cast<int>(a), c.operands[ref->operand]});
-        } else if (const auto* refs = std::get_if<ir::RefList>(arg)) {
-            p.stack.emplace_back();
-            PreparedCall::ListPatch patch{static_cast<int>(a), {}, info.optional_elements};
-            for (int o : refs->operands) patch.slots.push_back(o < 0 ? -1 : c.operands[o]);
-            p.lists.push_back(std::move(patch));
-        } else {
-            p.stack.push_back(to_ivalue(*arg, info.form, opaques_));
-        }
-    }
-    return p;
-}
-
-std::unique_ptr<Workspace> Executor::acquire() {
-    {
-        std::lock_guard lock(mutex_);
-        if (!free_.empty()) {
-            auto w = std::move(free_.back());
-            free_.pop_back();
-            return w;
-        }
-    }
-    auto w = std::make_unique<Workspace>();
-    w->slots.resize(program_->slots.size());
-    w->pointers.resize(64);
-    if (program_->arena_bytes > 0) w->arena = at::detail::empty_cpu({program_->arena_bytes}, at::kByte);
-    for (size_t i = 0; i < program_->slots.size(); ++i) {
-        if (!persistent_[i]) continue;
-        const runtime::Slot& s = program_->slots[i];
-        at::ScalarType dtype = scalar_type_of(s.type.dtype);
+        for (const auto& e : s.type.sizes) p.sizes.emplace_back(e, symbols);
+        for (const auto& e : s.type.strides) p.strides.emplace_back(e, symbols);
         if (s.kind == SlotKind::View) {
-            w->slots[i] = view(static_cast<int>(i), *w);
-            continue;
+            p.base = s.base;
+            p.base_offset = Size(s.offset, symbols);
+            shapes::Expr total = s.offset;
+            int root = s.base;
+            while (program_->slots[root].kind == SlotKind::View) {
+                total = total + program_->slots[root].offset;
+                root = program_->slots[root].base;
+            }
+            p.root = root;
+            p.offset = Size(total, symbols);
+            if (s.escapes) p.escapes = true;
         }
-        auto size = static_cast<int64_t>(c10::elementSize(dtype));
-        BRAZE_CHECK(s.arena_offset % size == 0, "an unaligned arena slot");
-        w->slots[i] = over_storage(w->arena.storage(), dtype, values_of(s.type.sizes), values_of(s.type.strides), s.arena_offset / size);
+        p.constant = p.offset.constant();
+        for (size_t k = 0; k < p.sizes.size(); ++k) p.constant &= p.sizes[k].constant() && p.strides[k].constant();
+        if (p.constant)
+            for (size_t k = 0; k < p.sizes.size(); ++k) {
+                p.fixed_sizes.push_back(p.sizes[k].at(nullptr));
+                p.fixed_strides.push_back(p.strides[k].at(nullptr));
+            }
+        p.in_arena = s.kind == SlotKind::Arena && s.arena_offset >= 0 && p.constant;
+        slots_.push_back(std::move(p));
     }
-    return w;
+    for (const SlotPlan& p : slots_)
+        if (p.base >= 0) slots_[p.base].layout_matters = true;
 }
 
-void Executor::release(std::unique_ptr<Workspace> w) {
-    for (size_t i = 0; i < w->slots.size(); ++i)
-        if (!persistent_[i]) w->slots[i].reset();
-    std::lock_guard lock(mutex_);
-    if (free_.size() < 4) free_.push_back(std::move(w));
-}
-
-at::Tensor Executor::view(int slot, const Workspace& w) const {
-    const runtime::Slot& s = program_->slots[slot];
-    const at::Tensor& base = w.slots[s.base];
-    BRAZE_CHECK(base.defined(), "the base of a view is gone");
-    return over_storage(base.storage(), base.scalar_type() == scalar_type_of(s.type.dtype) ? base.scalar_type() : scalar_type_of(s.type.dtype),
-                        values_of(s.type.sizes), values_of(s.type.strides), base.storage_offset() + value_of(s.offset));
-}
-
-void Executor::run_kernel(const runtime::RunKernel& k, Workspace& w) const {
-    const loops::Kernel& kernel = program_->kernels[k.kernel];
-    if (w.pointers.size() < k.slots.size()) w.pointers.resize(k.slots.size());
-    for (size_t i = 0; i < k.slots.size(); ++i) {
-        at::Tensor& t = w.slots[k.slots[i]];
-        if (!t.defined() && program_->slots[k.slots[i]].kind == SlotKind::View) t = view(k.slots[i], w);
-        BRAZE_CHECK(t.defined(), "a kernel's buffer does not exist");
-        char* p = static_cast<char*>(kernel.params[i].written ? t.mutable_data_ptr() : const_cast<void*>(t.const_data_ptr()));
-        w.pointers[i] = p + value_of(k.offsets.empty() ? Expr(0) : k.offsets[i]) * static_cast<int64_t>(t.element_size());
+void Executor::plan_steps() {
+    const auto& symbols = program_->symbols;
+    int buffers = 0;
+    int64_t work = 0;
+    for (const runtime::Thunk& t : program_->thunks) {
+        if (const auto* k = std::get_if<runtime::RunKernel>(&t)) {
+            Kernel kernel;
+            kernel.fn = program_->code.at(k->kernel).fn;
+            kernel.checks = program_->kernels.at(k->kernel).has_checks;
+            kernel.first_buffer = buffers;
+            kernel.n_buffers = static_cast<int>(k->slots.size());
+            buffers += kernel.n_buffers;
+            kernel.outer_count = Size(k->outer_count, symbols);
+            kernel.work = Size(k->work, symbols);
+            work += kernel.outer_count.constant() && kernel.work.constant() ? kernel.outer_count.at(nullptr) * kernel.work.at(nullptr) : kLongRun;
+            for (size_t i = 0; i < k->slots.size(); ++i) {
+                const SlotPlan& slot = slots_.at(k->slots[i]);
+                slots_[k->slots[i]].layout_matters = true;
+                slots_[slot.root].layout_matters = true;
+                Kernel::Param p{static_cast<int>(i), slot.root, slot.item, slot.offset, Size(k->offsets[i], symbols)};
+                bool once = slots_[slot.root].in_arena && p.root_offset.constant() && p.offset.constant();
+                (once ? kernel.arena : kernel.params).push_back(std::move(p));
+            }
+            steps_.push_back({Step::Kernel, static_cast<int>(kernels_.size())});
+            kernels_.push_back(std::move(kernel));
+        } else if (const auto* c = std::get_if<runtime::RunCall>(&t)) {
+            bool into = !c->results.empty() && out_variant(c->node->callee) != nullptr;
+            for (int r : c->results) into &= slots_.at(r).kind == SlotKind::Arena || slots_.at(r).kind == SlotKind::Fresh;
+            bool tracked = false;
+            for (size_t i = 0; i < c->node->aliases.size() && i < c->results.size(); ++i)
+                tracked |= c->node->aliases[i] >= 0 && slots_.at(c->results[i]).escapes;
+            calls_.push_back({PreparedCall(*c->node, opaque_, symbols, into), c->operands, c->results, into, tracked});
+            steps_.push_back({Step::Call, static_cast<int>(calls_.size()) - 1});
+            work = kLongRun;
+        } else if (const auto* a = std::get_if<runtime::Allocate>(&t)) {
+            if (!slots_.at(a->slot).in_arena) steps_.push_back({Step::Allocate, a->slot});
+        } else if (const auto* r = std::get_if<runtime::Release>(&t)) {
+            if (!slots_.at(r->slot).in_arena) steps_.push_back({Step::Release, r->slot});
+        }
     }
-    int64_t count = value_of(k.outer_count), work = std::max<int64_t>(1, k.work.as_const().value_or(1024));
-    loops::KernelFn fn = program_->code[k.kernel].fn;
-    void* const* pointers = w.pointers.data();
-    constexpr int64_t kGrain = 16384;  // element operations worth another thread
-    int64_t grain = std::max<int64_t>(1, kGrain / work);
-    int32_t failed = 0;
-    if (count <= grain) {
-        if (count > 0) failed = fn(pointers, nullptr, 0, count);
-    } else {
-        std::atomic<int32_t> any{0};
-        at::parallel_for(0, count, grain, [&](int64_t begin, int64_t end) {
-            if (fn(pointers, nullptr, begin, end)) any = 1;
-        });
-        failed = any;
-    }
-    if (failed) TORCH_CHECK_INDEX(false, "index out of range in self");
+    long_running_ = work >= kLongRun;
+    for (size_t i = 0; i < slots_.size(); ++i)
+        if (!slots_[slots_[i].root].in_arena || !slots_[i].constant) transient_.push_back(static_cast<int>(i));
+    for (int slot : program_->outputs)
+        BRAZE_CHECK(!slots_.at(slots_.at(slot).root).in_arena, "slot " + std::to_string(slot) + " is handed out but lies in the arena");
 }
 
-void Executor::run_call(const PreparedCall& c, Workspace& w) const {
-    std::vector<c10::IValue> stack(c.stack);
-    auto tensor = [&](int slot) -> at::Tensor& {
-        at::Tensor& t = w.slots[slot];
-        if (!t.defined() && program_->slots[slot].kind == SlotKind::View) t = view(slot, w);
-        return t;
-    };
-    for (auto [arg, slot] : c.tensors) stack[arg] = tensor(slot);
-    for (const PreparedCall::ListPatch& p : c.lists) {
-        if (p.optional_elements) {
-            c10::List<std::optional<at::Tensor>> list;
-            for (int s : p.slots) list.push_back(s < 0 ? std::nullopt : std::optional<at::Tensor>(tensor(s)));
-            stack[p.arg] = std::move(list);
+namespace {
+at::Tensor over_memory(char* data, size_t bytes, at::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+    auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)),
+                                                         at::DataPtr(data, c10::Device(c10::DeviceType::CPU)), nullptr, false);
+    auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                     c10::scalarTypeToTypeMeta(dtype));
+    impl->set_sizes_and_strides(sizes, strides);
+    return at::Tensor(std::move(impl));
+}
+// A view that nobody outside sees: no dispatcher, no view tracking.
+at::Tensor plain_view(const at::Tensor& base, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
+    auto impl = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()), base.key_set(), base.dtype());
+    impl->set_sizes_and_strides(sizes, strides, base.storage_offset() + offset);
+    return at::Tensor(std::move(impl));
+}
+}  // namespace
+
+std::unique_ptr<Executor::Context> Executor::make_context() const {
+    // Its tensors are ordinary ones, also where the first call happens to be in inference mode.
+    c10::InferenceMode normal(false);
+    auto c = std::make_unique<Context>();
+    c->tensors.resize(slots_.size());
+    c->pointers.resize(slots_.size(), nullptr);
+    c->symbols.resize(program_->symbols.size());
+    if (program_->arena_bytes > 0) c->arena = c10::GetAllocator(c10::DeviceType::CPU)->allocate(program_->arena_bytes + kArenaAlignment);
+    auto address = reinterpret_cast<uintptr_t>(c->arena.get());
+    char* start = reinterpret_cast<char*>((address + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment);
+    for (size_t i = 0; i < slots_.size(); ++i) {
+        const SlotPlan& p = slots_[i];
+        if (!p.in_arena) continue;
+        c->pointers[i] = start + p.arena_offset;
+        size_t bytes = at::detail::computeStorageNbytes(p.fixed_sizes, p.fixed_strides, p.item);
+        c->tensors[i] = over_memory(c->pointers[i], bytes, p.dtype, p.fixed_sizes, p.fixed_strides);
+    }
+    for (size_t i = 0; i < slots_.size(); ++i) {
+        const SlotPlan& p = slots_[i];
+        if (p.base >= 0 && p.constant && slots_[p.root].in_arena)
+            c->tensors[i] = plain_view(c->tensors[p.root], p.fixed_sizes, p.fixed_strides, p.offset.at(nullptr));
+    }
+    size_t buffers = 0;
+    for (const Kernel& k : kernels_) buffers += k.n_buffers;
+    c->buffers.resize(buffers);
+    for (const Kernel& k : kernels_)
+        for (const Kernel::Param& p : k.arena)
+            c->buffers[k.first_buffer + p.index] = c->pointers[p.root] + (p.root_offset.at(nullptr) + p.offset.at(nullptr)) * p.item;
+    return c;
+}
+
+// A context for the length of a run.
+struct Executor::Lease {
+    explicit Lease(const Executor& owner) : owner(owner), context(owner.cached_.exchange(nullptr)) {
+        if (context) return;
+        {
+            std::lock_guard lock(owner.mutex_);
+            if (!owner.spare_.empty()) {
+                context = owner.spare_.back().release();
+                owner.spare_.pop_back();
+            }
+        }
+        if (!context) context = owner.make_context().release();
+    }
+    ~Lease() {
+        for (int i : owner.transient_) context->tensors[i].reset();
+        context->stack.clear();
+        Context* other = owner.cached_.exchange(context);
+        if (!other) return;
+        std::lock_guard lock(owner.mutex_);
+        owner.spare_.emplace_back(other);
+    }
+    const Executor& owner;
+    Context* context;
+};
+
+class Executor::Run {
+  public:
+    Run(const Executor& e, Context& c, c10::ArrayRef<const at::Tensor*> inputs, const c10::impl::LocalDispatchKeySet& outside)
+        : e_(e), c_(c), inputs_(inputs), outside_(outside), symbols_(c.symbols.data()) {
+        for (size_t i = 0; i < e.symbol_source_.size(); ++i)
+            c.symbols[i] = inputs[e.symbol_source_[i].first]->size(e.symbol_source_[i].second);
+        for (size_t i = 0; i < e.slots_.size(); ++i) {
+            const SlotPlan& p = e.slots_[i];
+            if (p.kind == SlotKind::Input && p.defined) c.pointers[i] = data_of(input(p));
+        }
+    }
+
+    void steps() {
+        for (const Step& s : e_.steps_) switch (s.kind) {
+                case Step::Kernel: kernel(e_.kernels_[s.index]); break;
+                case Step::Call: call(e_.calls_[s.index]); break;
+                case Step::Allocate: allocate(s.index); break;
+                case Step::Release: c_.tensors[s.index].reset(); break;
+            }
+    }
+
+    // What the caller gets.
+    at::Tensor output(int slot) {
+        const SlotPlan& p = e_.slots_[slot];
+        if (p.base < 0) return tensor(slot);
+        // Through the dispatcher: eager's views know their base and share its version.
+        at::Tensor base = output(p.base);
+        c10::impl::ForceDispatchKeyGuard guard(outside_);
+        if (at::GradMode::is_enabled() && base.requires_grad()) base = base.detach();
+        return base.as_strided(sizes(p), strides(p), base.storage_offset() + p.base_offset.at(symbols_));
+    }
+
+  private:
+    bool inputs_need_grad() const {
+        return std::any_of(inputs_.begin(), inputs_.end(), [](const at::Tensor* t) { return t->requires_grad(); });
+    }
+    const at::Tensor& input(const SlotPlan& p) const {
+        size_t k = static_cast<size_t>(p.input);
+        return k < inputs_.size() ? *inputs_[k] : e_.constants_[k - inputs_.size()];
+    }
+    static char* data_of(const at::Tensor& t) { return static_cast<char*>(t.unsafeGetTensorImpl()->mutable_data()); }
+
+    c10::IntArrayRef sizes(const SlotPlan& p) {
+        if (p.constant) return p.fixed_sizes;
+        scratch_sizes_.clear();
+        for (const Size& s : p.sizes) scratch_sizes_.push_back(s.at(symbols_));
+        return scratch_sizes_;
+    }
+    c10::IntArrayRef strides(const SlotPlan& p) {
+        if (p.constant) return p.fixed_strides;
+        scratch_strides_.clear();
+        for (const Size& s : p.strides) scratch_strides_.push_back(s.at(symbols_));
+        return scratch_strides_;
+    }
+    const at::Tensor& tensor(int slot) {
+        at::Tensor& t = c_.tensors[slot];
+        if (t.defined()) return t;
+        const SlotPlan& p = e_.slots_[slot];
+        if (p.kind == SlotKind::Input) return t = input(p);
+        BRAZE_CHECK(p.base >= 0, "slot " + std::to_string(slot) + " of the program is used before it is made");
+        const at::Tensor& base = tensor(p.base);
+        return t = plain_view(base, sizes(p), strides(p), p.base_offset.at(symbols_));
+    }
+
+    void allocate(int slot) {
+        const SlotPlan& p = e_.slots_[slot];
+        c_.tensors[slot] = at::detail::empty_strided_cpu(sizes(p), strides(p), p.dtype);
+        c_.pointers[slot] = data_of(c_.tensors[slot]);
+    }
+
+    void kernel(const Kernel& k) {
+        void** buffers = c_.buffers.data() + k.first_buffer;
+        for (const Kernel::Param& p : k.params)
+            buffers[p.index] = c_.pointers[p.root] + (p.root_offset.at(symbols_) + p.offset.at(symbols_)) * p.item;
+        int64_t count = k.outer_count.at(symbols_);
+        if (count <= 0) return;
+        int64_t work = std::max<int64_t>(k.work.at(symbols_), 1);
+        int64_t grain = std::max<int64_t>(kGrain / work, 1);
+        int32_t failed = 0;
+        if (count <= grain) {
+            failed = k.fn(buffers, symbols_, 0, count);
         } else {
-            c10::List<at::Tensor> list;
-            for (int s : p.slots) list.push_back(s < 0 ? at::Tensor() : tensor(s));
-            stack[p.arg] = std::move(list);
+            std::atomic<int32_t> flag{0};
+            at::parallel_for(0, count, grain, [&](int64_t begin, int64_t end) {
+                if (k.fn(buffers, symbols_, begin, end) != 0) flag.store(1, std::memory_order_relaxed);
+            });
+            failed = flag.load();
         }
+        TORCH_CHECK_INDEX(failed == 0, "index out of range in self");
     }
-    c.info->op.callBoxed(&stack);
-    if (c.out) return;
-    size_t k = 0;
-    auto keep = [&](at::Tensor t) {
-        if (k >= c.results.size()) return;
-        int slot = c.results[k++];
-        if (slot >= 0 && program_->slots[slot].kind == SlotKind::CallResult) w.slots[slot] = std::move(t);
-    };
-    for (c10::IValue& v : stack) {
-        if (v.isTensor()) {
-            keep(std::move(v).toTensor());
-        } else if (v.isTensorList()) {
-            for (const at::Tensor& t : v.toTensorVector()) keep(t);
-        }
-    }
-}
 
-std::vector<at::Tensor> Executor::run(c10::ArrayRef<at::Tensor> inputs) {
-    at::AutoDispatchBelowADInplaceOrView below;
-    c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    std::unique_ptr<Workspace> w = acquire();
-    size_t next_input = 0;
-    for (size_t i = 0; i < program_->slots.size(); ++i) {
-        const runtime::Slot& s = program_->slots[i];
-        if (s.kind != SlotKind::Input) continue;
-        BRAZE_CHECK(s.input < static_cast<int>(inputs.size()), "missing input " + std::to_string(s.input));
-        w->slots[i] = inputs[s.input];
-        ++next_input;
+    void keep_result(int slot, const at::Tensor& t) {
+        const SlotPlan& p = e_.slots_[slot];
+        if (!t.defined() || !p.defined) return;
+        at::Tensor kept = t;
+        if (p.layout_matters) {
+            BRAZE_CHECK(t.sizes() == sizes(p) && t.scalar_type() == p.dtype, "an operator's result has sizes " + c10::str(t.sizes()) +
+                                                                               ", expected " + c10::str(sizes(p)));
+            // (its shape function promised another layout, or kernels cannot see its lazy negation)
+            if (t.is_neg() || t.is_conj() || !same_layout(t, strides(p))) {
+                kept = at::detail::empty_strided_cpu(sizes(p), strides(p), p.dtype);
+                kept.copy_(t);
+            }
+            c_.pointers[slot] = data_of(kept);
+        }
+        c_.tensors[slot] = std::move(kept);
     }
-    for (size_t i = 0; i < program_->thunks.size(); ++i) {
-        const runtime::Thunk& t = program_->thunks[i];
-        switch (t.index()) {
-            case 0: run_kernel(std::get<runtime::RunKernel>(t), *w); break;
-            case 1: run_call(calls_[call_of_thunk_[i]], *w); break;
-            case 2: {
-                int s = std::get<runtime::MakeView>(t).slot;
-                if (!persistent_[s]) w->slots[s] = view(s, *w);
-                break;
-            }
-            case 3: {
-                int s = std::get<runtime::Allocate>(t).slot;
-                const runtime::Slot& slot = program_->slots[s];
-                if (!persistent_[s])
-                    w->slots[s] = at::detail::empty_strided_cpu(values_of(slot.type.sizes), values_of(slot.type.strides), scalar_type_of(slot.type.dtype));
-                break;
-            }
-            case 4: {
-                int s = std::get<runtime::Release>(t).slot;
-                if (!persistent_[s]) w->slots[s].reset();
-                break;
+    static bool same_layout(const at::Tensor& t, c10::IntArrayRef strides) {
+        for (int64_t i = 0; i < t.dim(); ++i)
+            if (t.size(i) > 1 && t.stride(i) != strides[i]) return false;
+        return true;
+    }
+
+    void call(const Call& c) {
+        std::vector<c10::IValue>& stack = c_.stack;
+        stack.clear();
+        c.prepared.push(stack, symbols_, [&](int k) { return tensor(c.operands[k]); }, [&](int k) { return tensor(c.results[k]); });
+        if (c.tracked_view) {
+            c10::impl::ForceDispatchKeyGuard guard(outside_);
+            // (only a program whose outputs need no gradient comes here)
+            c10::AutoGradMode mode(at::GradMode::is_enabled() && !inputs_need_grad());
+            c.prepared.call(&stack);
+        } else {
+            c.prepared.call(&stack);
+        }
+        if (!c.into_results) {
+            size_t k = 0;
+            for (const c10::IValue& v : stack) {
+                if (v.isTensor()) {
+                    if (k < c.results.size()) keep_result(c.results[k], v.toTensor());
+                    ++k;
+                } else if (v.isTensorList()) {
+                    for (const at::Tensor& t : v.toTensorVector()) {
+                        if (k < c.results.size()) keep_result(c.results[k], t);
+                        ++k;
+                    }
+                }
             }
         }
+        stack.clear();
     }
-    std::vector<at::Tensor> out;
-    for (int s : program_->outputs) {
-        if (!w->slots[s].defined()) w->slots[s] = view(s, *w);
-        at::Tensor& t = w->slots[s];
-        bool again = false;
-        for (const at::Tensor& o : out) again |= o.is_same(t);
-        // Persistent tensors belong to the workspace; a second handle on one value is another tensor over the same memory.
-        bool internal = persistent_[s] && program_->slots[s].kind != SlotKind::Input;
-        BRAZE_CHECK(!internal, "an output in the arena");
-        out.push_back(again ? over_storage(t.storage(), t.scalar_type(), c10::DimVector(t.sizes()), c10::DimVector(t.strides()), t.storage_offset()) : t);
-    }
-    release(std::move(w));
-    return out;
+
+    const Executor& e_;
+    Context& c_;
+    c10::ArrayRef<const at::Tensor*> inputs_;
+    const c10::impl::LocalDispatchKeySet& outside_;
+    const int64_t* symbols_;
+    c10::DimVector scratch_sizes_, scratch_strides_;
+};
+
+void Executor::run(c10::ArrayRef<const at::Tensor*> inputs, std::vector<at::Tensor>& outputs) const {
+    c10::impl::LocalDispatchKeySet outside = c10::impl::tls_local_dispatch_key_set();
+    outside.excluded_ = outside.excluded_ | c10::autocast_dispatch_keyset;
+    c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset);
+    Lease lease(*this);
+    Run run(*this, *lease.context, inputs, outside);
+    run.steps();
+    outputs.clear();
+    for (int slot : program_->outputs) outputs.push_back(run.output(slot));
+    for (int i : mutated_)
+        if (!inputs[i]->is_inference()) inputs[i]->unsafeGetTensorImpl()->bump_version();
 }
 
 }  // namespace braze::bridge

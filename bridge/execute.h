@@ -1,55 +1,57 @@
-// Runs a core program on tensors: kernels through at::parallel_for, Calls through the dispatcher.
+// Runs a runtime::Program: kernels, ATen calls and memory.
+//
+// What is constant is prepared once. Intermediates live in an arena that a context owns together with its tensors; a context serves one
+// call at a time and is kept for the next one, so that only inputs and outputs change from call to call.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <mutex>
 
-#include "bridge/convert.h"
+#include "bridge/call.h"
 #include "core/runtime/program.h"
 
 namespace braze::bridge {
 
-// A Call made ready: constants converted once, operands patched in at each run.
-struct PreparedCall {
-    const OperatorInfo* info = nullptr;      // the operator, or its out= variant
-    std::vector<c10::IValue> stack;          // constant arguments; operands are None
-    struct Patch { int arg, slot; };
-    std::vector<Patch> tensors;
-    struct ListPatch { int arg; std::vector<int> slots; bool optional_elements; };
-    std::vector<ListPatch> lists;
-    std::vector<int> results;                // slots; -1: not wanted
-    bool out = false;                        // writes into the result's slot
-};
-
-// What one run needs beside the inputs; kept and used again.
-struct Workspace {
-    at::Tensor arena;
-    std::vector<at::Tensor> slots;
-    std::vector<void*> pointers;
-};
-
 class Executor {
   public:
-    Executor(std::unique_ptr<runtime::Program> program, OpaquePool opaques);
-    std::vector<at::Tensor> run(c10::ArrayRef<at::Tensor> inputs);
+    // constants: graph inputs that follow those given to run(). mutated: inputs that a run writes.
+    Executor(std::unique_ptr<runtime::Program> program, std::vector<c10::IValue> opaque, std::vector<at::Tensor> constants,
+             std::vector<int> mutated);
+    ~Executor();
+
+    // Tensors in the order of Program::outputs. No autograd. Thread-safe.
+    void run(c10::ArrayRef<const at::Tensor*> inputs, std::vector<at::Tensor>& outputs) const;
+    bool long_running() const { return long_running_; }
     const runtime::Program& program() const { return *program_; }
 
   private:
+    struct Kernel;
+    struct Call;
+    struct SlotPlan;
     struct Step;
-    void prepare_slots();
-    PreparedCall prepare(const runtime::RunCall& c) const;
-    std::unique_ptr<Workspace> acquire();
-    void release(std::unique_ptr<Workspace> w);
-    at::Tensor view(int slot, const Workspace& w) const;
-    void run_kernel(const runtime::RunKernel& k, Workspace& w) const;
-    void run_call(const PreparedCall& c, Workspace& w) const;
+    struct Context;
+    struct Lease;
+    class Run;
+
+    void plan_slots();
+    void plan_steps();
+    void find_symbols();
+    std::unique_ptr<Context> make_context() const;
 
     std::unique_ptr<runtime::Program> program_;
-    OpaquePool opaques_;
-    std::vector<PreparedCall> calls_;          // per RunCall thunk, in order
-    std::vector<bool> persistent_;             // slots whose tensors stay in the workspace
-    std::vector<int> call_of_thunk_;
-    std::mutex mutex_;
-    std::vector<std::unique_ptr<Workspace>> free_;
+    std::vector<c10::IValue> opaque_;
+    std::vector<at::Tensor> constants_;
+    std::vector<int> mutated_;
+    std::vector<SlotPlan> slots_;
+    std::vector<Kernel> kernels_;
+    std::vector<Call> calls_;
+    std::vector<Step> steps_;
+    std::vector<int> transient_;                     // slots whose tensors belong to one run
+    std::vector<std::pair<int, int>> symbol_source_;  // per symbol: input and axis
+    bool long_running_ = false;
+    mutable std::atomic<Context*> cached_{nullptr};
+    mutable std::mutex mutex_;
+    mutable std::vector<std::unique_ptr<Context>> spare_;
 };
 
 }  // namespace braze::bridge

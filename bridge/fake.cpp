@@ -105,6 +105,7 @@ std::string unsupported_reason(PyObject* object) {
     if (keys.has_any(c10::DispatchKeySet({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper})))
         return "tensor of an enclosing functorch transform";
     if (keys.has(c10::DispatchKey::Functionalize)) return "functional tensor";
+    if (t.is_neg()) return "lazily negated tensor";
     if (t.device().type() != c10::DeviceType::CPU) return c10::str("device ", t.device());
     if (t.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return "tensor with symbolic sizes";
     if (!t.has_storage() || !t.storage().unsafeGetStorageImpl()) return "tensor without storage";

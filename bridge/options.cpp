@@ -25,7 +25,8 @@ std::function<void(const std::string&, const std::string&)> dump_function(PyObje
     });
     return [held](const std::string& stage, const std::string& text) {
         Gil gil;
-        PyObject* r = PyObject_CallFunction(held.get(), "ss#", stage.c_str(), text.data(), static_cast<Py_ssize_t>(text.size()));
+        PyObject* body = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+        PyObject* r = body ? PyObject_CallFunction(held.get(), "sN", stage.c_str(), body) : nullptr;
         if (!r) PyErr_WriteUnraisable(held.get());
         Py_XDECREF(r);
     };

@@ -1,6 +1,7 @@
 // The torch headers of the bridge, in one place: this file is precompiled. Specific headers, because torch/extension.h costs
 // three times as much.
 #pragma once
+#define PY_SSIZE_T_CLEAN
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>

@@ -14,6 +14,7 @@ struct ValueInfo {
     c10::DimVector sizes, strides;
     int64_t offset;
     int alias_set;                          // FakeStorage::alias_set
+    bool lazy = false;                      // conjugated or negated when it is read
     std::vector<shapes::Expr> sym_sizes, sym_strides;  // empty: all constant
     shapes::Expr sym_offset;
 };

@@ -21,6 +21,7 @@ RecipeId Recipes::record(Tracer& t, PyObject* v) {
     RecipeNode n{RecipeNode::Const};
     if (t.capture->is_fake(v)) {
         ValueRef ref = t.capture->value_of(v);
+        if (ref.kind == ValueRef::NotFake) return fail(v);  // of a function transform that is still active
         if (ref.kind == ValueRef::Input) {
             n.kind = RecipeNode::Fetch;
             n.index = t.inputs[static_cast<size_t>(ref.index)].source;

@@ -7,10 +7,17 @@
 
 namespace braze::frontend {
 
+// The ctx of a custom autograd function: made by C code for one call.
+static bool is_autograd_context(PyTypeObject* t) {
+    for (; t; t = t->tp_base)
+        if (std::strcmp(t->tp_name, "torch._C._FunctionBase") == 0) return true;
+    return false;
+}
+
 int store_generic(Tracer& t, PyObject* owner, PyObject* name, PyObject* value) {
     PyTypeObject* tp = Py_TYPE(owner);
     SourceId s = t.source_of(owner);
-    bool fresh = t.is_fresh(owner);
+    bool fresh = t.is_fresh(owner) || (s == kNoSource && is_autograd_context(tp));
     PyObject* attr = t.type_attribute(tp, name);
     if (attr && Py_TYPE(attr)->tp_descr_set) {
         if (Py_TYPE(attr) == &PyProperty_Type || is_python_class(Py_TYPE(attr)))

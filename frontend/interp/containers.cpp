@@ -84,7 +84,9 @@ int Tracer::note_container(PyObject* v, SourceId s, int level) {
         Owned elements = Owned::steal(PySequence_List(set));
         for (Py_ssize_t i = 0; elements && i < PyList_GET_SIZE(elements.get()); ++i) {
             PyObject* x = PyList_GET_ITEM(elements.get(), i);
-            if (!is_constant_value(x) && !is_singleton(x)) {
+            // compared by identity or by value, never by the user's code
+            bool by_identity = Py_TYPE(x)->tp_richcompare == PyBaseObject_Type.tp_richcompare || !Py_TYPE(x)->tp_richcompare;
+            if (!is_constant_value(x) && !is_singleton(x) && !by_identity) {
                 stop("dynamic-value", "the elements of a set");
                 return -1;
             }

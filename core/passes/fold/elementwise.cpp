@@ -56,7 +56,7 @@ bool in_range(double x, DType d) {
 bool fold_values(Node& n, Folder& f) {
     loops::Number args[3];
     for (size_t i = 0; i < n.operands.size(); ++i) {
-        auto x = filled_with(n.operands[i]);
+        auto x = f.filled_with(n.operands[i]);
         if (!x) return false;
         args[i] = *x;
     }
@@ -87,7 +87,7 @@ bool fold_neutral(Node& n, Folder& f) {
     Value *a = n.operands[0], *b = n.operands[1];
     DType d = a->type.dtype;
     if (!ir::has_code(d)) return false;
-    auto x = filled_with(a), y = filled_with(b);
+    auto x = f.filled_with(a), y = f.filled_with(b);
     if (!x && !y) return false;
     switch (n.op) {
         case Op::Add:  // x + -0.0 is x; -0.0 + 0.0 is 0.0
@@ -163,7 +163,7 @@ bool fold_cast(Node& n, Folder& f) {
 
 bool fold_where(Node& n, Folder& f) {
     if (n.operands[1] == n.operands[2]) return f.stand_in(n, n.operands[1]);
-    auto c = filled_with(n.operands[0]);
+    auto c = f.filled_with(n.operands[0]);
     return c && f.stand_in(n, n.operands[c->i ? 1 : 2]);
 }
 

@@ -122,8 +122,8 @@ void Folder::rename_storages() {
         }
 }
 
-std::optional<loops::Number> filled_with(const Value* v) {
-    if (v->node->op != Op::Scalar) return std::nullopt;
+std::optional<loops::Number> Folder::filled_with(const Value* v) const {
+    if (v->node->op != Op::Scalar || written(v)) return std::nullopt;
     ir::DType d = v->type.dtype;
     if (const double* x = v->node->get<double>("value")) return loops::cast_number(ir::DType::F64, d, {.f = *x});
     if (const bool* x = v->node->get<bool>("value")) return loops::Number{.i = *x};

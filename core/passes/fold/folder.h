@@ -36,6 +36,8 @@ class Folder {
     bool composable(const Node& n, const Node& inner) const;
     static bool is_alias(const Node& n) { return !n.aliases.empty() && n.aliases[0] >= 0; }
     bool escapes(const Value* v) const;
+    // The constant with which a value is filled; nothing if its memory is written in place somewhere.
+    std::optional<loops::Number> filled_with(const Value* v) const;
 
   private:
     bool visit(Node& n);
@@ -55,8 +57,6 @@ class Folder {
     ir::Builder* b_ = nullptr;
 };
 
-// The constant with which a value is filled.
-std::optional<loops::Number> filled_with(const Value* v);
 
 // rules; true: the node was replaced
 bool fold_elementwise(Node& n, Folder& f);

@@ -85,7 +85,7 @@ bool fold_view(Node& n, Folder& f) {
     if ((k != ir::OpKind::View && k != ir::OpKind::Structure) || n.op == Op::AsStrided) return false;
     if (is_identity(n) && f.stand_in(n, n.operands[0])) return true;
     if (n.op != Op::Cat && n.op != Op::Pad)
-        if (auto x = filled_with(n.operands[0])) return f.substitute_scalar(n, *x);
+        if (auto x = f.filled_with(n.operands[0])) return f.substitute_scalar(n, *x);
     const Node& inner = *n.operands[0]->node;
     if (n.op != inner.op) return false;
     if (undoes(n, inner) && f.stand_in(n, inner.operands[0])) return true;
