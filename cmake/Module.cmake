@@ -13,7 +13,8 @@ add_library(braze_bridge STATIC ${bridge_sources})
 target_include_directories(braze_bridge PUBLIC ${PROJECT_SOURCE_DIR})
 target_include_directories(braze_bridge SYSTEM PUBLIC ${Python3_INCLUDE_DIRS})
 target_include_directories(braze_bridge SYSTEM PRIVATE ${BRAZE_TORCH_ROOT}/include ${BRAZE_TORCH_ROOT}/include/torch/csrc/api/include)
-target_compile_options(braze_bridge PRIVATE -w)
+# -fopenmp for at::parallel_for; no link option: the OpenMP runtime is the one that torch brings
+target_compile_options(braze_bridge PRIVATE -w -fopenmp)
 target_precompile_headers(braze_bridge PRIVATE ${PROJECT_SOURCE_DIR}/bridge/torch.h)
 # the whole of it: it registers itself with the dispatcher
 target_link_libraries(braze_bridge INTERFACE -L${BRAZE_TORCH_ROOT}/lib torch_python torch torch_cpu c10)

@@ -206,6 +206,17 @@ PyObject* restore_state(PyObject*, PyObject* g) {
     Py_RETURN_NONE;
 }
 
+PyObject* set_option(PyObject*, PyObject* args) {
+    const char* name;
+    PyObject* value;
+    if (!PyArg_ParseTuple(args, "sO", &name, &value)) return nullptr;
+    if (!braze::bridge::tensor_bridge()->set_option(name, value)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, name);
+        return nullptr;
+    }
+    Py_RETURN_NONE;
+}
+
 PyMethodDef methods[] = {{"capture", capture, METH_VARARGS, nullptr},
                          {"tensor_guard", tensor_guard, METH_VARARGS, nullptr},
                          {"check_tensor", check_tensor, METH_VARARGS, nullptr},
@@ -214,6 +225,7 @@ PyMethodDef methods[] = {{"capture", capture, METH_VARARGS, nullptr},
                          {"state_delta", state_delta, METH_O, nullptr},
                          {"apply_delta", apply_delta, METH_O, nullptr},
                          {"restore_state", restore_state, METH_O, nullptr},
+                         {"set_option", set_option, METH_VARARGS, nullptr},
                          {}};
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "braze_bridge_test", nullptr, -1, methods};
 
