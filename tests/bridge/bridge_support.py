@@ -1,4 +1,5 @@
 """The bridge without the front end: braze_bridge_test captures a callable that CPython runs on fake tensors."""
+
 import importlib.util
 import os
 import pathlib
@@ -36,7 +37,7 @@ class Captured:
 
     def __call__(self, *args):
         tensors = list(tensors_of(args))
-        inputs = tensors + self.graph.inputs[len(tensors):]
+        inputs = tensors + self.graph.inputs[len(tensors) :]
         return rebuild(self.graph.plan, inputs, self.graph(*tensors))
 
     @property

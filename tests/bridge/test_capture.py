@@ -1,4 +1,5 @@
 """Capture and replay of single features, against eager."""
+
 import pytest
 import torch
 from bridge_support import Captured, bridge, check, compare, copies
@@ -32,6 +33,7 @@ def test_outputs_that_share_memory():
     def f(x):
         y = x + 1
         return y, y[0], y.t()
+
     c = check(f, torch.randn(3, 4))
     y, row, t = c(torch.zeros(3, 4))
     row.fill_(9)
@@ -44,6 +46,7 @@ def test_in_place_on_intermediate():
         y[1:].mul_(3)
         y.add_(x).relu_()
         return y, y.sum()
+
     check(f, torch.randn(4, 3))
 
 
@@ -52,6 +55,7 @@ def test_mutated_input():
         x.add_(1)
         y[0] = x[1]
         return x * 2
+
     c = check(f, torch.randn(3, 3), torch.randn(3, 3))
     assert c.graph.mutated == [0, 1]
 
@@ -62,6 +66,7 @@ def test_in_place_returns_the_same_object():
         z = y.mul_(2)
         assert z is y
         return z
+
     check(f, torch.randn(3))
 
 
@@ -79,6 +84,7 @@ def test_aliased_inputs():
     def f(a, b):
         a.add_(1)
         return b * 2
+
     c = Captured(f, base[:6], base[2:])
     base.zero_()
     out = c(base[:6], base[2:])
@@ -88,7 +94,13 @@ def test_aliased_inputs():
 def test_factories():
     def f(x):
         n = x.shape[0]
-        return torch.zeros(n, 2) + torch.ones_like(x[:, :2]), torch.arange(n, dtype=torch.int32), torch.full((2, 2), 1.5), x.new_ones(3)
+        return (
+            torch.zeros(n, 2) + torch.ones_like(x[:, :2]),
+            torch.arange(n, dtype=torch.int32),
+            torch.full((2, 2), 1.5),
+            x.new_ones(3),
+        )
+
     check(f, torch.randn(3, 4))
 
 
@@ -98,12 +110,14 @@ def test_tensor_constants():
         d = torch.tensor(4)
         c.add_(1)
         return x * c + d, c
+
     check(f, torch.randn(3), runs=3)
 
 
 def test_item_of_a_constant_is_known():
     def f(x):
         return x + torch.tensor(3).item()
+
     check(f, torch.randn(3))
 
 
@@ -113,6 +127,7 @@ def test_lists():
         u = x.unbind(0)
         c = x.chunk(2, dim=1)
         return torch.cat([a, b], 1), torch.stack(u), c[0] * c[1], list(u)
+
     check(f, torch.randn(3, 4))
 
 
@@ -120,6 +135,7 @@ def test_foreach():
     def f(x, y):
         torch._foreach_mul_([x, y], 2.0)
         return torch._foreach_add([x, y], 1.0)
+
     check(f, torch.randn(3), torch.randn(2))
 
 
@@ -129,6 +145,7 @@ def test_index():
         y[:, i] = 0
         y.index_put_((i, i), torch.ones(()), accumulate=True)
         return x[i], x[:, i], x[i, i], x[None, i], y
+
     check(f, torch.randn(4, 4), torch.tensor([0, 2, 3]))
 
 
@@ -137,6 +154,7 @@ def test_masked_assignment():
         y = x.clone()
         y[x > 0] = 5
         return y, x.masked_fill(x < 0, -1), torch.where(x > 0, x, 0.0)
+
     check(f, torch.randn(4, 4))
 
 
@@ -144,6 +162,7 @@ def test_out_variants():
     def f(x, out):
         torch.add(x, 1, out=out)
         return out * 2
+
     c = check(f, torch.randn(3), torch.empty(3))
     assert c.graph.mutated == [1]
 
@@ -156,6 +175,7 @@ def test_metadata_in_place():
         y.add_(1)
         z = y.squeeze_(0)
         return z, y
+
     check(f, torch.randn(3, 4))
 
 
@@ -165,13 +185,16 @@ def test_several_results():
         s, j = x.sort(dim=0)
         var, mean = torch.var_mean(x, 1)
         return v, i, s, j, var, mean, x.topk(2)
+
     check(f, torch.randn(4, 5))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.complex64])
 def test_dtypes(dtype):
     x = torch.randn(4, 4).mul(3).to(dtype)
-    check(lambda x: (x + x * 2, x.sum(0), x.t() @ x, x.to(torch.float32 if not x.is_complex() else torch.complex128)), x)
+    check(
+        lambda x: (x + x * 2, x.sum(0), x.t() @ x, x.to(torch.float32 if not x.is_complex() else torch.complex128)), x
+    )
 
 
 def test_conjugate_views():
@@ -181,7 +204,15 @@ def test_conjugate_views():
 
 def test_random():
     def f(x):
-        return torch.rand(3), F.dropout(x, 0.5), torch.randn_like(x), torch.randint(0, 9, (4,)), x.clone().uniform_(), torch.randperm(5)
+        return (
+            torch.rand(3),
+            F.dropout(x, 0.5),
+            torch.randn_like(x),
+            torch.randint(0, 9, (4,)),
+            x.clone().uniform_(),
+            torch.randperm(5),
+        )
+
     check(f, torch.randn(8), exact=True)
 
 
@@ -198,6 +229,7 @@ def test_batch_norm_updates_its_statistics():
 
     def f(x, mean, var, w, b):
         return F.batch_norm(x, mean, var, w, b, True, 0.1, 1e-5)
+
     c = check(f, torch.randn(8, 4), torch.zeros(4), torch.ones(4), m.weight.detach(), m.bias.detach())
     assert c.graph.mutated == [1, 2]
 
@@ -221,15 +253,20 @@ def test_fake_keeps_class_and_attributes():
     def f(x):
         seen.append((type(x), x.tag, x.requires_grad, x.is_leaf, x.device, x.dtype, x.stride()))
         return x * 1
+
     Captured(f, p)
     assert seen == [(nn.Parameter, "mine", True, True, torch.device("cpu"), torch.float32, (1,))]
 
 
 # ---- gradients
 
+
 def grads(fn, args):
     out = fn(*args)
-    total = sum(t.float().sum() * (k + 1) for k, t in enumerate(o for o in (out if isinstance(out, tuple) else (out,)) if o.requires_grad))
+    total = sum(
+        t.float().sum() * (k + 1)
+        for k, t in enumerate(o for o in (out if isinstance(out, tuple) else (out,)) if o.requires_grad)
+    )
     leaves = [a for a in args if a.requires_grad]
     return torch.autograd.grad(total, leaves, allow_unused=True)
 
@@ -257,6 +294,7 @@ def test_grad_stops_at_detach_and_no_grad():
         w = x.data * 4
         u = (x * 5).detach_()
         return x * y + z, y, z, w, u, x.sin()
+
     check_grads(f, leaf(4))
 
 
@@ -266,6 +304,7 @@ def test_grad_through_in_place_and_views():
         y[1:].mul_(x[0])
         y.t_()
         return y, y.t().view(-1)[::2]
+
     check_grads(f, leaf(3, 3))
 
 
@@ -273,6 +312,7 @@ def test_grad_of_frozen_program_is_not_needed():
     def f(x):
         with torch.no_grad():
             return x * 2
+
     c = check(f, leaf(3))
     assert not c(leaf(3)).requires_grad
 
@@ -281,6 +321,7 @@ def test_requires_grad_inside():
     def f(x):
         y = (x * 2).detach().requires_grad_()
         return y, y * x
+
     c = Captured(f, torch.randn(3))
     x = torch.randn(3)
     y, z = c(x)
@@ -295,6 +336,7 @@ def test_backward_inside():
         loss = ((x @ w).tanh() ** 2).mean()
         (g,) = torch.autograd.grad(loss, w)
         return loss.detach(), g
+
     check(f, torch.randn(4, 3), torch.randn(3, 2))
 
 
@@ -303,6 +345,7 @@ def test_func_grad_and_vmap():
         g = torch.func.grad(lambda w: (x @ w).sin().sum())(w)
         v = torch.func.vmap(lambda r: (r @ w).cos())(x)
         return g, v, torch.func.jacrev(lambda w: (x @ w).sum(0))(w)
+
     check(f, torch.randn(4, 3), torch.randn(3, 2))
 
 
@@ -315,6 +358,7 @@ def test_custom_function_breaks(breaks):
         @staticmethod
         def backward(ctx, g):
             return g * 7
+
     assert "custom" in breaks("autograd", Double.apply, leaf(3))
     check(Double.apply, torch.randn(3))
 
@@ -324,15 +368,18 @@ def test_hook_breaks(breaks):
         y = x * 2
         y.register_hook(lambda g: g * 2)
         return y * 3
+
     breaks("autograd", f, leaf(3))
 
 
 # ---- modes
 
+
 def test_autocast():
     def f(x, w):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return F.linear(x, w), (x @ w.t()).softmax(-1)
+
     check(f, torch.randn(3, 4), torch.randn(5, 4))
     check_grads(f, leaf(3, 4), leaf(5, 4))
 
@@ -341,6 +388,7 @@ def test_inference_mode():
     def f(x, w):
         y = F.layer_norm(F.linear(x, w), (5,))
         return y, y.view(-1), x.reshape(-1)
+
     with torch.inference_mode():
         x, w = torch.randn(3, 4), torch.randn(5, 4)
         c = check(f, x, w)
@@ -354,10 +402,21 @@ def test_no_grad():
 
 # ---- what breaks
 
+
 def test_data_dependence_breaks(breaks):
     x = torch.randn(4)
-    for f in (lambda x: x.sum().item(), lambda x: bool(x[0] > 0), lambda x: x.nonzero(), lambda x: x[x > 0], lambda x: x.unique(),
-              lambda x: x.tolist(), lambda x: torch.equal(x, x), lambda x: x.masked_select(x > 0), lambda x: int(x[0]), repr):
+    for f in (
+        lambda x: x.sum().item(),
+        lambda x: bool(x[0] > 0),
+        lambda x: x.nonzero(),
+        lambda x: x[x > 0],
+        lambda x: x.unique(),
+        lambda x: x.tolist(),
+        lambda x: torch.equal(x, x),
+        lambda x: x.masked_select(x > 0),
+        lambda x: int(x[0]),
+        repr,
+    ):
         if f(x) is not None:
             with pytest.raises((bridge.GraphBreak, RuntimeError)):
                 Captured(f, x)
@@ -376,7 +435,8 @@ def test_unsupported_tensors_break(breaks):
         @classmethod
         def __torch_function__(cls, func, types, args=(), kwargs=None):
             return super().__torch_function__(func, types, args, kwargs or {})
-    identity = lambda x: x  # noqa: E731
+
+    identity = lambda x: x
     breaks("unsupported-tensor", identity, torch.eye(3).to_sparse())
     breaks("unsupported-tensor", identity, torch.quantize_per_tensor(torch.randn(3), 0.1, 0, torch.qint8))
     breaks("unsupported-tensor", identity, torch.randn(3).as_subclass(Sub))
@@ -387,6 +447,7 @@ def test_unsupported_tensors_break(breaks):
 def test_metadata_changes_of_inputs_break(breaks):
     def set_data(x):
         x.data = x * 2
+
     breaks("tensor-attribute", lambda x: x.unsqueeze_(0), torch.randn(3))
     breaks("tensor-attribute", set_data, torch.randn(3))
     breaks("unsupported-op", lambda x: x.resize_(9), torch.randn(3))

@@ -142,13 +142,18 @@ def test_in_a_module():
 
 
 def test_caught_in_the_program():
-    def f(x):
+    def f(x, k):
         try:
-            return x @ torch.ones(7)
-        except RuntimeError as e:
-            return x * len(str(e))
+            y = x @ torch.ones(7)
+        except RuntimeError:
+            y = x * 2
+        try:
+            return y * [1, 2][k]
+        except IndexError as e:
+            return y * len(str(e))
 
-    assert_like_eager(f, torch.ones(3))
+    for k in (1, 2):
+        assert_like_eager(f, torch.ones(3), k)
 
 
 def test_raised_in_a_generator():

@@ -1,7 +1,8 @@
 """A tensor that is created from a constant and then written in parts must not stay that constant."""
 
-import braze
 import torch
+
+import braze
 
 
 def test_constant_written_through_slices() -> None:
