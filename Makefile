@@ -47,7 +47,7 @@ bench: build
 fmt: $(VENV)/.installed
 	$(PY) tools/lint.py --fix
 lint-quick: $(VENV)/.installed
-	$(PY) tools/lint.py --skip clang-tidy
+	$(PY) tools/lint.py --skip clang-tidy,clang-format
 lint: $(BUILD)/build.ninja
 	$(PY) tools/lint.py --build $(BUILD)
 
