@@ -93,8 +93,16 @@ PyObject* Builder::make(RecipeId id) {
         if (!r) return nullptr;
         if (PyObject* state = build(n.parts[2])) {
             static PyObject* name = PyUnicode_InternFromString("__setstate__");
-            Owned done = Owned::steal(PyObject_CallMethodOneArg(r.get(), name, state));
-            if (!done) return nullptr;
+            Owned set = Owned::steal(PyObject_GetAttr(r.get(), name));
+            PyObject** dp = set ? nullptr : bz_instance_dict_pointer(r.get());
+            if (set) {
+                if (!Owned::steal(PyObject_CallOneArg(set.get(), state))) return nullptr;
+            } else if (dp && *dp && PyDict_Check(state)) {  // as pickle does without __setstate__
+                PyErr_Clear();
+                if (PyDict_Update(*dp, state) < 0) return nullptr;
+            } else {
+                return nullptr;
+            }
         } else if (PyErr_Occurred()) {
             return nullptr;
         }

@@ -227,6 +227,11 @@ PyObject* call(Tracer& t, PyObject* callable, Args a) {
         Owned wrapped = Owned::steal(PyObject_GetAttrString(callable, "__wrapped__"));
         return wrapped ? call(t, wrapped.get(), a) : nullptr;
     }
+    if (PyWeakref_CheckRef(callable) && a.total() == 0) {
+        SourceId s = t.source_of(callable);
+        PyObject* target = Py_NewRef(PyWeakref_GET_OBJECT(callable));
+        return s == kNoSource ? t.result(target) : t.loaded(target, t.guards.sources.add(SourceKind::WeakrefTarget, s, nullptr));
+    }
     if (named(callable, "staticmethod")) {
         Owned inner = Owned::steal(PyObject_GetAttrString(callable, "__func__"));
         return inner ? call(t, inner.get(), a) : nullptr;
@@ -247,9 +252,13 @@ PyObject* call(Tracer& t, PyObject* callable, Args a) {
         if (std::strcmp(tn, "OpOverload") == 0 || std::strcmp(tn, "OpOverloadPacket") == 0) {
             if (read_arguments(t, a) < 0) return nullptr;
             int mode = bz_mode_set(BZ_OFF);
-            PyObject* r = vectorcall(callable, a);
+            Owned name = Owned::steal(PyObject_Str(callable));
+            const char* text = name ? PyUnicode_AsUTF8(name.get()) : "";
+            bool foreign = std::strncmp(text, "profiler.", 9) == 0;  // its handle is an object of C++ that no graph carries
+            for (Py_ssize_t i = 0; i < a.total(); ++i) foreign |= std::strstr(Py_TYPE(a.v[i])->tp_name, "ScriptObject") != nullptr;
+            PyObject* r = foreign ? nullptr : vectorcall(callable, a);
             bz_mode_set(mode);
-            return finish_c_call(t, r);
+            return foreign ? t.stop("unknown-c-function", text) : finish_c_call(t, r);
         }
         if (m && PyFunction_Check(m)) {
             std::vector<PyObject*> all{callable};

@@ -208,7 +208,11 @@ PyObject* Tracer::type_attribute(PyTypeObject* t, PyObject* name) {
         return nullptr;
     }
     if (is_primitive(v)) return v;  // guarded by whoever uses the value
-    // Descriptors and functions count by identity; other values are guarded when they are read.
+    if (PyFunction_Check(v)) {  // by its code: a function defined again is the same program
+        note(v, s);
+        return v;
+    }
+    // Descriptors count by identity; other values are guarded when they are read.
     if (Py_TYPE(v)->tp_descr_get || is_singleton(v)) {
         guards.is(s, v);
         if (source_of(v) == kNoSource) know(v, guards.sources.constant(v));

@@ -58,6 +58,19 @@ Tracer::~Tracer() {
     for (PyObject* o : state_) Py_XDECREF(o);
 }
 
+void Tracer::close_generators() {
+    bool was = std::exchange(aborting, true);
+    int mode = bz_mode_set(BZ_TRACING);
+    for (PyObject* o : fresh_) {
+        if (!PyGen_Check(o) && !PyCoro_CheckExact(o)) continue;
+        PyObject* r = PyObject_CallMethod(o, "close", nullptr);
+        Py_XDECREF(r);
+        PyErr_Clear();
+    }
+    bz_mode_set(mode);
+    aborting = was;
+}
+
 std::string Tracer::user_line() const {
     bz_frame* f = bz_frame_top();
     if (!f) return "?";
@@ -125,6 +138,12 @@ int bz_frame_enter(bz_frame* f, bool is_root) {
     t.depth++;
     t.frames++;
     if (is_root) return 0;
+    // A generator from before the trace would be moved on for real.
+    PyObject* generator = bz_frame_generator(f);
+    if (generator && !t.is_fresh(generator)) {
+        t.stop("iterator-from-before", braze::frontend::type_name(Py_TYPE(generator)));
+        return -1;
+    }
     if (t.depth > 900) {
         t.stop("internal", "calls nested too deeply");
         return -1;

@@ -69,6 +69,8 @@ class Tracer {
     SourceId source_of(PyObject* o) const;
     bool is_fresh(PyObject* o) const { return fresh_.contains(o); }
     void made(PyObject* fresh);
+    // Generators that the trace leaves suspended end without running their handlers: what they do on closing belongs to a real run.
+    void close_generators();
     // Remembers that `o` is reached by `s`; a second way to the same object becomes a guard.
     void know(PyObject* o, SourceId s);
     // A value was read from `s`: guards it or knows it; a real tensor becomes its fake. Takes and returns a reference; nullptr: break or error.

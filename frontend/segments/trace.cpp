@@ -148,6 +148,7 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
             int &n_end, old_mode;
             ~Cleanup() {
                 SavedError saved;
+                t.close_generators();
                 tensor_bridge()->restore_state(before);
                 t.journal.undo();
                 Py_XDECREF(value);

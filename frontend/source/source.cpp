@@ -159,6 +159,7 @@ PyObject* Fetcher::compute(SourceId id) {
         return d ? bz_dict_get_known_hash(d, s.key.get(), s.hash) : nullptr;
     }
     case SourceKind::MethodSelf: return PyMethod_Check(p) ? PyMethod_GET_SELF(p) : nullptr;
+    case SourceKind::WeakrefTarget: return PyWeakref_CheckRef(p) ? PyWeakref_GET_OBJECT(p) : nullptr;
     case SourceKind::MethodFunction: return PyMethod_Check(p) ? PyMethod_GET_FUNCTION(p) : nullptr;
     default: break;
     }
