@@ -4,10 +4,18 @@
 #include <thread>
 
 #include "bridge/gil.h"
+#include "core/passes/pass.h"
+#include "core/support/error.h"
 
 namespace braze::bridge {
 
 namespace {
+
+constexpr const char* kPassNames = ""
+#define PASS(id, text, summary) text " "
+#include "core/passes/passes.def"
+#undef PASS
+    ;
 
 std::mutex g_mutex;
 PipelineOptions& stored() {
@@ -44,7 +52,14 @@ bool set_pipeline_option(const std::string& name, PyObject* value) {
     PipelineOptions& o = stored();
     if (name == "isa") {
         const char* text = PyUnicode_AsUTF8(value);
-        if (text) o.isa = text;
+        if (!text) return false;
+        try {
+            if (*text) codegen::detect_target(text);  // names what this host has if it lacks this one
+            o.isa = text;
+        } catch (const Error& e) {
+            PyErr_SetString(PyExc_ValueError, e.what());
+            return false;
+        }
     } else if (name == "threads") {
         long n = PyLong_AsLong(value);
         if (n <= 0) n = static_cast<long>(std::thread::hardware_concurrency());
@@ -57,7 +72,10 @@ bool set_pipeline_option(const std::string& name, PyObject* value) {
         PyObject* list = PySequence_List(value);
         o.disabled_passes.clear();
         for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); ++i)
-            if (const char* pass = PyUnicode_AsUTF8(PyList_GET_ITEM(list, i))) o.disabled_passes.insert(pass);
+            if (const char* pass = PyUnicode_AsUTF8(PyList_GET_ITEM(list, i))) {
+                if (!passes::find_pass(pass)) PyErr_Format(PyExc_ValueError, "no pass is called '%s'; passes: %s", pass, kPassNames);
+                o.disabled_passes.insert(pass);
+            }
         Py_XDECREF(list);
     } else {
         return false;
