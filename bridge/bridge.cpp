@@ -11,7 +11,9 @@ namespace {
 
 struct Bridge final : frontend::TensorBridge {
     // Not THPVariable_Check: isinstance() asks the object for its __class__, which may run Python.
-    bool is_tensor(PyObject* o) const override { return PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(THPVariableClass)); }
+    bool is_tensor(PyObject* o) const override {
+        return PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(THPVariableClass));
+    }
     std::unique_ptr<frontend::Capture> begin_capture(frontend::CaptureOptions options) override {
         return std::make_unique<Tracer>(std::move(options));
     }

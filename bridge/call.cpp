@@ -8,8 +8,10 @@
 namespace braze::bridge {
 
 Size::Size(const shapes::Expr& e, const std::vector<shapes::Expr>& symbols) {
-    if (auto v = e.as_const()) value_ = *v;
-    else program_ = std::make_shared<const std::pair<shapes::Expr, std::vector<shapes::Expr>>>(e, symbols);
+    if (auto v = e.as_const())
+        value_ = *v;
+    else
+        program_ = std::make_shared<const std::pair<shapes::Expr, std::vector<shapes::Expr>>>(e, symbols);
 }
 
 int64_t Size::evaluate(const int64_t* values) const {
@@ -33,7 +35,8 @@ const OperatorInfo* out_variant(const std::string& callee) {
     return nullptr;
 }
 
-c10::IValue PreparedCall::constant(const ArgInfo& arg, const ir::Arg& value, const std::vector<c10::IValue>& opaque) const {
+c10::IValue PreparedCall::constant(const ArgInfo& arg, const ir::Arg& value,
+                                   const std::vector<c10::IValue>& opaque) const {
     if (std::holds_alternative<ir::None>(value)) return {};
     if (const auto* o = std::get_if<ir::Opaque>(&value)) {
         BRAZE_CHECK(o->index >= 0 && o->index < static_cast<int>(opaque.size()), "no value is kept for " + o->text);
@@ -72,8 +75,8 @@ c10::IValue PreparedCall::constant(const ArgInfo& arg, const ir::Arg& value, con
     }
 }
 
-PreparedCall::PreparedCall(const ir::Node& node, const std::vector<c10::IValue>& opaque, const std::vector<shapes::Expr>& symbols,
-                           bool into_results) {
+PreparedCall::PreparedCall(const ir::Node& node, const std::vector<c10::IValue>& opaque,
+                           const std::vector<shapes::Expr>& symbols, bool into_results) {
     info_ = into_results ? out_variant(node.callee) : &OperatorInfo::named(node.callee);
     BRAZE_CHECK(info_, node.callee + " has no out= overload that is known");
     const auto& schema = info_->op.schema().arguments();

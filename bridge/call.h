@@ -23,7 +23,8 @@ class Size {
 class PreparedCall {
   public:
     // Where `into_results`, the out= overload is called with the tensors given for the results.
-    PreparedCall(const ir::Node& node, const std::vector<c10::IValue>& opaque, const std::vector<shapes::Expr>& symbols, bool into_results);
+    PreparedCall(const ir::Node& node, const std::vector<c10::IValue>& opaque, const std::vector<shapes::Expr>& symbols,
+                 bool into_results);
 
     // operand(k) and result(k) give tensors. The results are left on the stack.
     template <class Operand, class Result>
@@ -58,9 +59,19 @@ class PreparedCall {
     void call(std::vector<c10::IValue>* stack) const { info_->op.callBoxed(stack); }
 
   private:
-    struct Patch { int arg, operand; };
-    struct ListPatch { int arg; bool optional; std::vector<int> operands; };
-    struct SizePatch { int arg; bool list; std::vector<Size> values; };
+    struct Patch {
+        int arg, operand;
+    };
+    struct ListPatch {
+        int arg;
+        bool optional;
+        std::vector<int> operands;
+    };
+    struct SizePatch {
+        int arg;
+        bool list;
+        std::vector<Size> values;
+    };
     c10::IValue constant(const ArgInfo& arg, const ir::Arg& value, const std::vector<c10::IValue>& opaque) const;
 
     const OperatorInfo* info_;

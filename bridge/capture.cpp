@@ -42,7 +42,7 @@ class FrontendOff {
 struct Tracer::Pending {
     const OperatorInfo& info;
     Record record;
-    std::vector<at::Tensor> operands;                  // the fakes, as Record::operands
+    std::vector<at::Tensor> operands;                      // the fakes, as Record::operands
     std::vector<std::pair<c10::StorageImpl*, int>> fresh;  // storages first seen in this operator's results
 };
 
@@ -114,9 +114,7 @@ PyObject* Tracer::fake_input(PyObject* object, int id, uint64_t dynamic_dims) {
         trace_.inputs[id] = value;
         if (id >= static_cast<int>(touched_.size())) touched_.resize(id + 1, false);
         return wrap_like(fake, object);
-    } catch (python_error& e) {
-        e.restore();
-    } catch (const std::exception& e) {
+    } catch (python_error& e) { e.restore(); } catch (const std::exception& e) {
         PyErr_SetString(PyExc_RuntimeError, e.what());
     }
     return nullptr;
@@ -172,7 +170,8 @@ int Tracer::current_line() {
 at::Tensor Tracer::resolve_real(const at::Tensor& real) {
     c10::TensorImpl* impl = real.unsafeGetTensorImpl();
     bool has_object = impl->pyobj_slot()->load_pyobj() != nullptr;
-    if (!has_object && real.dim() == 0 && real.has_storage() && real.storage().use_count() == 1 && real.device().is_cpu())
+    if (!has_object && real.dim() == 0 && real.has_storage() && real.storage().use_count() == 1 &&
+        real.device().is_cpu())
         return lift_constant(real);  // a scalar that C++ code made just now
     if (!has_object) stop("dynamic-value", "a tensor that no Python object holds was used");
     PyObject* object = THPVariable_Wrap(real);
@@ -203,9 +202,11 @@ at::Tensor Tracer::lift_constant(const at::Tensor& real) {
     }
     auto storage = c10::make_intrusive<FakeStorage>(trace_.alias_sets++, copy.storage().nbytes());
     trace_.written_sets.push_back(false);
-    at::Tensor meta = plain_meta(c10::Storage(storage), copy.dtype(), copy.sizes(), copy.strides(), copy.storage_offset());
+    at::Tensor meta =
+        plain_meta(c10::Storage(storage), copy.dtype(), copy.sizes(), copy.strides(), copy.storage_offset());
     trace_.constants.push_back(copy);
-    int value = add_value(ValueInfo::Constant, static_cast<int>(trace_.constants.size()) - 1, 0, meta, storage->alias_set);
+    int value =
+        add_value(ValueInfo::Constant, static_cast<int>(trace_.constants.size()) - 1, 0, meta, storage->alias_set);
     return at::Tensor(c10::make_intrusive<FakeImpl>(meta, copy.device(), value, epoch_));
 }
 
@@ -320,8 +321,8 @@ void Tracer::run_meta(Pending& p, torch::jit::Stack* stack) {
         return torch::jit::drop(*stack, p.info.args.size() - 1);
     FrontendOff off;
     if (p.info.structured) {
-        // The kernel for any backend runs the operator's own shape function, allocates the results and then calls the out= overload;
-        // the mode meets the last two. (torch overrides most Meta kernels by Python functions.)
+        // The kernel for any backend runs the operator's own shape function, allocates the results and then calls the
+        // out= overload; the mode meets the last two. (torch overrides most Meta kernels by Python functions.)
         struct Phase {
             bool& flag;
             explicit Phase(bool& f) : flag(f) { flag = true; }
@@ -332,9 +333,7 @@ void Tracer::run_meta(Pending& p, torch::jit::Stack* stack) {
     }
     try {
         p.info.op.callBoxed(stack);
-    } catch (const c10::NotImplementedError&) {
-        stop("unsupported-op", p.info.callee + " has no shape function");
-    }
+    } catch (const c10::NotImplementedError&) { stop("unsupported-op", p.info.callee + " has no shape function"); }
 }
 
 void Tracer::inside_structured(const OperatorInfo& info, torch::jit::Stack* stack) {
@@ -420,7 +419,8 @@ void Tracer::note_writes(Pending& p) {
         // memory that is also seen negated or conjugated has no place in the graph
         int set = as_fake(p.operands[k])->alias_set();
         for (const ValueInfo& v : trace_.values)
-            if (v.alias_set == set && v.lazy) stop("unsupported-op", p.info.callee + " on memory with a lazy conjugate or negative view");
+            if (v.alias_set == set && v.lazy)
+                stop("unsupported-op", p.info.callee + " on memory with a lazy conjugate or negative view");
         r.writes.push_back(static_cast<int>(k));
         trace_.written_sets[as_fake(p.operands[k])->alias_set()] = true;
     };
@@ -473,7 +473,8 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
         }
     }
     note_writes(p);
-    // An operator without tensor results that writes nothing answers a question about metadata, or, if it returns nothing at all, checks.
+    // An operator without tensor results that writes nothing answers a question about metadata, or, if it returns
+    // nothing at all, checks.
     if (!tensors && r.writes.empty() && !info.returns.empty()) return;
     r.grad_mode = at::GradMode::is_enabled();
     r.ordered = info.random || info.returns.empty();
@@ -555,9 +556,7 @@ std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObje
         if (!obstacle.empty()) stop("autograd", obstacle);
         trace_.inputs.resize(n_inputs, -1);
         return compile_trace(std::move(trace_), std::move(results), needs_grad);
-    } catch (python_error& e) {
-        e.restore();
-    } catch (const std::exception& e) {
+    } catch (python_error& e) { e.restore(); } catch (const std::exception& e) {
         PyErr_SetString(PyExc_RuntimeError, e.what());
     }
     return nullptr;

@@ -63,8 +63,8 @@ class Tracer final : public frontend::Capture {
     bool finished_ = false;
     bool in_structured_ = false;
     std::unordered_map<c10::StorageImpl*, c10::Storage> input_storages_;  // by the real storage
-    std::vector<c10::Storage> kept_storages_;                           // real ones, so that addresses stay unique
-    std::vector<bool> touched_;                                        // by input id
+    std::vector<c10::Storage> kept_storages_;                             // real ones, so that addresses stay unique
+    std::vector<bool> touched_;                                           // by input id
     std::string last_line_;
     int last_line_index_ = -1;
 };

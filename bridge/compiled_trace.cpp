@@ -16,8 +16,10 @@ class CompiledTrace final : public frontend::CompiledGraph {
     CompiledTrace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad)
         : trace_(std::move(trace)), outputs_(std::move(outputs)) {
         for (const TraceOutput& o : outputs_) Py_INCREF(o.type);
-        if (needs_grad) replay_.emplace(trace_, outputs_);
-        else compile();
+        if (needs_grad)
+            replay_.emplace(trace_, outputs_);
+        else
+            compile();
     }
     ~CompiledTrace() override {
         Gil gil;
@@ -26,10 +28,13 @@ class CompiledTrace final : public frontend::CompiledGraph {
 
     bool run(PyObject* const* inputs, int n_inputs, PyObject** outputs, int n_outputs) override {
         HANDLE_TH_ERRORS
-        TORCH_CHECK(n_outputs == static_cast<int>(outputs_.size()), "expected ", outputs_.size(), " outputs, got ", n_outputs);
+        TORCH_CHECK(n_outputs == static_cast<int>(outputs_.size()), "expected ", outputs_.size(), " outputs, got ",
+                    n_outputs);
         std::vector<at::Tensor> results;
-        if (replay_) replay(inputs, n_inputs, results);
-        else execute(inputs, n_inputs, results);
+        if (replay_)
+            replay(inputs, n_inputs, results);
+        else
+            execute(inputs, n_inputs, results);
         wrap(results, outputs);
         return true;
         END_HANDLE_TH_ERRORS_RET(false)
@@ -50,7 +55,8 @@ class CompiledTrace final : public frontend::CompiledGraph {
         std::vector<int> mutated;
         for (size_t id = 0; id < trace_.inputs.size(); ++id) {
             int value = trace_.inputs[id];
-            if (value >= 0 && trace_.written_sets[trace_.values[value].alias_set]) mutated.push_back(static_cast<int>(id));
+            if (value >= 0 && trace_.written_sets[trace_.values[value].alias_set])
+                mutated.push_back(static_cast<int>(id));
         }
         PipelineStats stats;
         PipelineOptions options = pipeline_options();

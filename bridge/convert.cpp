@@ -104,8 +104,10 @@ class Converter {
             }
             result_.constants.push_back(v.producer);
             ir::Value* input = g.add_input(type, own ? -1 : storage_of(v), "constant");
-            if (own) copies.emplace_back(value, input);
-            else latest_[value] = input;
+            if (own)
+                copies.emplace_back(value, input);
+            else
+                latest_[value] = input;
         }
         // Each run has its own copy of what may be changed, here or by the caller.
         for (auto [value, input] : copies) {
@@ -120,9 +122,9 @@ class Converter {
             const ValueInfo& v = trace_.values[value];
             at::Scalar s = trace_.constants[v.producer].item();
             ir::DType dtype = to_dtype(v.dtype);
-            latest_[value] = v.dtype == at::kBool         ? build.scalar_bool(s.toBool())
-                             : s.isFloatingPoint()        ? build.scalar(dtype, s.toDouble())
-                                                          : build.scalar_int(dtype, s.toLong());
+            latest_[value] = v.dtype == at::kBool  ? build.scalar_bool(s.toBool())
+                             : s.isFloatingPoint() ? build.scalar(dtype, s.toDouble())
+                                                   : build.scalar_int(dtype, s.toLong());
         }
     }
 
@@ -165,7 +167,8 @@ class Converter {
                 if (v.isIntList())
                     for (int64_t x : v.toIntVector()) list.emplace_back(x);
                 else
-                    for (const c10::IValue& x : v.toListRef()) list.push_back(x.isSymInt() ? expr_of(x.toSymInt()) : Expr(x.toInt()));
+                    for (const c10::IValue& x : v.toListRef())
+                        list.push_back(x.isSymInt() ? expr_of(x.toSymInt()) : Expr(x.toInt()));
                 return list;
             }
             case Form::FloatList: return v.toDoubleVector();
@@ -191,7 +194,8 @@ class Converter {
         for (size_t i = 0; i < r.info->args.size(); ++i) {
             const ArgInfo& arg = r.info->args[i];
             auto traced = [&](int pos) {
-                return next < r.operands.size() && r.operands[next].arg == static_cast<int>(i) && r.operands[next].pos == pos;
+                return next < r.operands.size() && r.operands[next].arg == static_cast<int>(i) &&
+                       r.operands[next].pos == pos;
             };
             if (arg.form == Form::TensorList) {
                 int size = r.list_sizes[list++];
@@ -200,7 +204,8 @@ class Converter {
                     continue;
                 }
                 ir::RefList refs;
-                for (int pos = 0; pos < size; ++pos) refs.operands.push_back(traced(pos) ? static_cast<int>(next++) : -1);
+                for (int pos = 0; pos < size; ++pos)
+                    refs.operands.push_back(traced(pos) ? static_cast<int>(next++) : -1);
                 n->args.push_back({arg.name, std::move(refs)});
             } else if (arg.form == Form::Tensor && traced(-1)) {
                 n->args.push_back({arg.name, ir::Ref{static_cast<int>(next++)}});
@@ -234,6 +239,8 @@ Expr expr_of(const c10::SymInt& s) {
 
 }  // namespace
 
-Converted to_graph(const Trace& trace, const std::vector<TraceOutput>& outputs) { return Converter(trace, outputs).run(); }
+Converted to_graph(const Trace& trace, const std::vector<TraceOutput>& outputs) {
+    return Converter(trace, outputs).run();
+}
 
 }  // namespace braze::bridge

@@ -6,9 +6,12 @@ namespace braze::bridge {
 
 namespace {
 
-// The interpreter of our mode: its dispatch() is the tracer. The rest is asked of Python tensor subclasses only, and a fake is none.
+// The interpreter of our mode: its dispatch() is the tracer. The rest is asked of Python tensor subclasses only, and a
+// fake is none.
 struct CaptureInterpreter final : c10::impl::PyInterpreterVTable {
-    [[noreturn]] static void unused(const char* what) { TORCH_CHECK(false, what, " is not available while a program is being traced"); }
+    [[noreturn]] static void unused(const char* what) {
+        TORCH_CHECK(false, what, " is not available while a program is being traced");
+    }
     std::string name() const override { return "braze capture"; }
     void incref(PyObject*) const override {}
     void decref(PyObject*) const override {}
@@ -22,15 +25,20 @@ struct CaptureInterpreter final : c10::impl::PyInterpreterVTable {
     }
     // Kernels that are Python functions are found through the topmost mode.
     static const c10::impl::PyInterpreter& real() { return *c10::impl::getGlobalPyInterpreter(); }
-    void reportErrorCallback(PyObject* callback, c10::DispatchKey key) const override { real()->reportErrorCallback(callback, key); }
-    void python_op_registration_trampoline(const c10::OperatorHandle& op, c10::DispatchKey key, c10::DispatchKeySet keys,
-                                           torch::jit::Stack* stack, bool with_keyset, bool with_op) const override {
+    void reportErrorCallback(PyObject* callback, c10::DispatchKey key) const override {
+        real()->reportErrorCallback(callback, key);
+    }
+    void python_op_registration_trampoline(const c10::OperatorHandle& op, c10::DispatchKey key,
+                                           c10::DispatchKeySet keys, torch::jit::Stack* stack, bool with_keyset,
+                                           bool with_op) const override {
         real()->python_op_registration_trampoline(op, key, keys, stack, with_keyset, with_op);
     }
-    void throw_abstract_impl_not_imported_error(std::string op, const char* module, const char* context) const override {
+    void throw_abstract_impl_not_imported_error(std::string op, const char* module,
+                                                const char* context) const override {
         real()->throw_abstract_impl_not_imported_error(std::move(op), module, context);
     }
-    void python_dispatcher(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) const override {
+    void python_dispatcher(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                           torch::jit::Stack* stack) const override {
         real()->python_dispatcher(op, keys, stack);
     }
     bool is_contiguous(const c10::TensorImpl*, at::MemoryFormat) const override { unused(__func__); }
@@ -96,6 +104,8 @@ void pop_capture_mode(c10::impl::TorchDispatchModeTLS before) {
     c10::impl::TorchDispatchModeTLS::set_state(std::move(before));
 }
 
-TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&above_autograd>()); }
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {
+    m.fallback(torch::CppFunction::makeFromBoxedFunction<&above_autograd>());
+}
 
 }  // namespace braze::bridge

@@ -1,4 +1,5 @@
-// How the dispatcher calls the active Tracer: a dispatch mode below autograd, implemented in C++, and a boxed fallback above it.
+// How the dispatcher calls the active Tracer: a dispatch mode below autograd, implemented in C++, and a boxed fallback
+// above it.
 #pragma once
 #include "bridge/torch.h"
 

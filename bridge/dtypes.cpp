@@ -10,11 +10,11 @@ struct Row {
     at::ScalarType torch;
 };
 constexpr Row kRows[] = {
-    {ir::DType::Bool, at::kBool},   {ir::DType::U8, at::kByte},    {ir::DType::I8, at::kChar},
-    {ir::DType::I16, at::kShort},   {ir::DType::I32, at::kInt},    {ir::DType::I64, at::kLong},
-    {ir::DType::U16, at::kUInt16},  {ir::DType::U32, at::kUInt32}, {ir::DType::U64, at::kUInt64},
-    {ir::DType::F16, at::kHalf},    {ir::DType::BF16, at::kBFloat16}, {ir::DType::F32, at::kFloat},
-    {ir::DType::F64, at::kDouble},  {ir::DType::C64, at::kComplexFloat}, {ir::DType::C128, at::kComplexDouble},
+    {ir::DType::Bool, at::kBool},  {ir::DType::U8, at::kByte},          {ir::DType::I8, at::kChar},
+    {ir::DType::I16, at::kShort},  {ir::DType::I32, at::kInt},          {ir::DType::I64, at::kLong},
+    {ir::DType::U16, at::kUInt16}, {ir::DType::U32, at::kUInt32},       {ir::DType::U64, at::kUInt64},
+    {ir::DType::F16, at::kHalf},   {ir::DType::BF16, at::kBFloat16},    {ir::DType::F32, at::kFloat},
+    {ir::DType::F64, at::kDouble}, {ir::DType::C64, at::kComplexFloat}, {ir::DType::C128, at::kComplexDouble},
 };
 }  // namespace
 

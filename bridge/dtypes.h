@@ -5,7 +5,7 @@
 
 namespace braze::bridge {
 
-ir::DType to_dtype(at::ScalarType t);  // Other where the IR has none
+ir::DType to_dtype(at::ScalarType t);        // Other where the IR has none
 at::ScalarType to_scalar_type(ir::DType d);  // throws InternalError for Other
 
 }  // namespace braze::bridge

@@ -12,21 +12,21 @@ using runtime::Slot;
 using runtime::SlotKind;
 
 namespace {
-constexpr int64_t kGrain = 32768;        // element operations that are worth a thread
-constexpr int64_t kLongRun = 200000;     // element operations during which the GIL is given away
+constexpr int64_t kGrain = 32768;     // element operations that are worth a thread
+constexpr int64_t kLongRun = 200000;  // element operations during which the GIL is given away
 constexpr size_t kArenaAlignment = 64;
 }  // namespace
 
 struct Executor::SlotPlan {
     SlotKind kind;
-    bool in_arena = false;         // at a place that is known before the run
-    bool defined = true;           // false: no tensor is ever there
+    bool in_arena = false;  // at a place that is known before the run
+    bool defined = true;    // false: no tensor is ever there
     bool escapes = false;
-    bool layout_matters = false;   // kernels and views rely on the strides
-    int root = -1;                 // the slot whose memory it uses
-    Size offset;                   // from the root's first element, in elements
+    bool layout_matters = false;  // kernels and views rely on the strides
+    int root = -1;                // the slot whose memory it uses
+    Size offset;                  // from the root's first element, in elements
     std::vector<Size> sizes, strides;
-    bool constant = true;          // sizes, strides and offset
+    bool constant = true;  // sizes, strides and offset
     c10::DimVector fixed_sizes, fixed_strides;
     at::ScalarType dtype = at::kFloat;
     int64_t item = 4;
@@ -43,10 +43,10 @@ struct Executor::Kernel {
         Size root_offset, offset;
     };
     loops::KernelFn fn;
-    int first_buffer;             // into Context::buffers
+    int first_buffer;  // into Context::buffers
     int n_buffers;
-    std::vector<Param> params;    // those to be set in each run
-    std::vector<Param> arena;     // those that a context sets once
+    std::vector<Param> params;  // those to be set in each run
+    std::vector<Param> arena;   // those that a context sets once
     Size outer_count, work;
     bool checks;
 };
@@ -55,7 +55,7 @@ struct Executor::Call {
     PreparedCall prepared;
     std::vector<int> operands, results;
     bool into_results;
-    bool tracked_view;            // its result is a view that the caller gets: eager's view tracking has to see it
+    bool tracked_view;  // its result is a view that the caller gets: eager's view tracking has to see it
 };
 
 struct Executor::Step {
@@ -74,7 +74,10 @@ struct Executor::Context {
 
 Executor::Executor(std::unique_ptr<Program> program, std::vector<c10::IValue> opaque, std::vector<at::Tensor> constants,
                    std::vector<int> mutated)
-    : program_(std::move(program)), opaque_(std::move(opaque)), constants_(std::move(constants)), mutated_(std::move(mutated)) {
+    : program_(std::move(program)),
+      opaque_(std::move(opaque)),
+      constants_(std::move(constants)),
+      mutated_(std::move(mutated)) {
     find_symbols();
     plan_slots();
     plan_steps();
@@ -151,7 +154,9 @@ void Executor::plan_steps() {
             buffers += kernel.n_buffers;
             kernel.outer_count = Size(k->outer_count, symbols);
             kernel.work = Size(k->work, symbols);
-            work += kernel.outer_count.constant() && kernel.work.constant() ? kernel.outer_count.at(nullptr) * kernel.work.at(nullptr) : kLongRun;
+            work += kernel.outer_count.constant() && kernel.work.constant()
+                        ? kernel.outer_count.at(nullptr) * kernel.work.at(nullptr)
+                        : kLongRun;
             for (size_t i = 0; i < k->slots.size(); ++i) {
                 const SlotPlan& slot = slots_.at(k->slots[i]);
                 slots_[k->slots[i]].layout_matters = true;
@@ -164,7 +169,8 @@ void Executor::plan_steps() {
             kernels_.push_back(std::move(kernel));
         } else if (const auto* c = std::get_if<runtime::RunCall>(&t)) {
             bool into = !c->results.empty() && out_variant(c->node->callee) != nullptr;
-            for (int r : c->results) into &= slots_.at(r).kind == SlotKind::Arena || slots_.at(r).kind == SlotKind::Fresh;
+            for (int r : c->results)
+                into &= slots_.at(r).kind == SlotKind::Arena || slots_.at(r).kind == SlotKind::Fresh;
             bool tracked = false;
             for (size_t i = 0; i < c->node->aliases.size() && i < c->results.size(); ++i)
                 tracked |= c->node->aliases[i] >= 0 && slots_.at(c->results[i]).escapes;
@@ -181,21 +187,25 @@ void Executor::plan_steps() {
     for (size_t i = 0; i < slots_.size(); ++i)
         if (!slots_[slots_[i].root].in_arena || !slots_[i].constant) transient_.push_back(static_cast<int>(i));
     for (int slot : program_->outputs)
-        BRAZE_CHECK(!slots_.at(slots_.at(slot).root).in_arena, "slot " + std::to_string(slot) + " is handed out but lies in the arena");
+        BRAZE_CHECK(!slots_.at(slots_.at(slot).root).in_arena,
+                    "slot " + std::to_string(slot) + " is handed out but lies in the arena");
 }
 
 namespace {
-at::Tensor over_memory(char* data, size_t bytes, at::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-    auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)),
-                                                         at::DataPtr(data, c10::Device(c10::DeviceType::CPU)), nullptr, false);
-    auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU),
-                                                     c10::scalarTypeToTypeMeta(dtype));
+at::Tensor over_memory(char* data, size_t bytes, at::ScalarType dtype, c10::IntArrayRef sizes,
+                       c10::IntArrayRef strides) {
+    auto storage = c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)),
+        at::DataPtr(data, c10::Device(c10::DeviceType::CPU)), nullptr, false);
+    auto impl = c10::make_intrusive<c10::TensorImpl>(
+        c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(dtype));
     impl->set_sizes_and_strides(sizes, strides);
     return at::Tensor(std::move(impl));
 }
 // A view that nobody outside sees: no dispatcher, no view tracking.
 at::Tensor plain_view(const at::Tensor& base, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
-    auto impl = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()), base.key_set(), base.dtype());
+    auto impl = c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()),
+                                                     base.key_set(), base.dtype());
     impl->set_sizes_and_strides(sizes, strides, base.storage_offset() + offset);
     return at::Tensor(std::move(impl));
 }
@@ -208,7 +218,8 @@ std::unique_ptr<Executor::Context> Executor::make_context() const {
     c->tensors.resize(slots_.size());
     c->pointers.resize(slots_.size(), nullptr);
     c->symbols.resize(program_->symbols.size());
-    if (program_->arena_bytes > 0) c->arena = c10::GetAllocator(c10::DeviceType::CPU)->allocate(program_->arena_bytes + kArenaAlignment);
+    if (program_->arena_bytes > 0)
+        c->arena = c10::GetAllocator(c10::DeviceType::CPU)->allocate(program_->arena_bytes + kArenaAlignment);
     auto address = reinterpret_cast<uintptr_t>(c->arena.get());
     char* start = reinterpret_cast<char*>((address + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment);
     for (size_t i = 0; i < slots_.size(); ++i) {
@@ -228,7 +239,8 @@ std::unique_ptr<Executor::Context> Executor::make_context() const {
     c->buffers.resize(buffers);
     for (const Kernel& k : kernels_)
         for (const Kernel::Param& p : k.arena)
-            c->buffers[k.first_buffer + p.index] = c->pointers[p.root] + (p.root_offset.at(nullptr) + p.offset.at(nullptr)) * p.item;
+            c->buffers[k.first_buffer + p.index] =
+                c->pointers[p.root] + (p.root_offset.at(nullptr) + p.offset.at(nullptr)) * p.item;
     return c;
 }
 
@@ -259,7 +271,8 @@ struct Executor::Lease {
 
 class Executor::Run {
   public:
-    Run(const Executor& e, Context& c, c10::ArrayRef<const at::Tensor*> inputs, const c10::impl::LocalDispatchKeySet& outside)
+    Run(const Executor& e, Context& c, c10::ArrayRef<const at::Tensor*> inputs,
+        const c10::impl::LocalDispatchKeySet& outside)
         : e_(e), c_(c), inputs_(inputs), outside_(outside), symbols_(c.symbols.data()) {
         for (size_t i = 0; i < e.symbol_source_.size(); ++i)
             c.symbols[i] = inputs[e.symbol_source_[i].first]->size(e.symbol_source_[i].second);
@@ -353,8 +366,8 @@ class Executor::Run {
         if (!t.defined() || !p.defined) return;
         at::Tensor kept = t;
         if (p.layout_matters) {
-            BRAZE_CHECK(t.sizes() == sizes(p) && t.scalar_type() == p.dtype, "an operator's result has sizes " + c10::str(t.sizes()) +
-                                                                               ", expected " + c10::str(sizes(p)));
+            BRAZE_CHECK(t.sizes() == sizes(p) && t.scalar_type() == p.dtype,
+                        "an operator's result has sizes " + c10::str(t.sizes()) + ", expected " + c10::str(sizes(p)));
             // (its shape function promised another layout, or kernels cannot see its lazy negation)
             if (t.is_neg() || t.is_conj() || !same_layout(t, strides(p))) {
                 kept = at::detail::empty_strided_cpu(sizes(p), strides(p), p.dtype);
@@ -373,7 +386,8 @@ class Executor::Run {
     void call(const Call& c) {
         std::vector<c10::IValue>& stack = c_.stack;
         stack.clear();
-        c.prepared.push(stack, symbols_, [&](int k) { return tensor(c.operands[k]); }, [&](int k) { return tensor(c.results[k]); });
+        c.prepared.push(
+            stack, symbols_, [&](int k) { return tensor(c.operands[k]); }, [&](int k) { return tensor(c.results[k]); });
         if (c.tracked_view) {
             c10::impl::ForceDispatchKeyGuard guard(outside_);
             // (only a program whose outputs need no gradient comes here)
@@ -410,7 +424,8 @@ class Executor::Run {
 void Executor::run(c10::ArrayRef<const at::Tensor*> inputs, std::vector<at::Tensor>& outputs) const {
     c10::impl::LocalDispatchKeySet outside = c10::impl::tls_local_dispatch_key_set();
     outside.excluded_ = outside.excluded_ | c10::autocast_dispatch_keyset;
-    c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset);
+    c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+                                             c10::autocast_dispatch_keyset);
     Lease lease(*this);
     Run run(*this, *lease.context, inputs, outside);
     run.steps();

@@ -1,7 +1,8 @@
 // Runs a runtime::Program: kernels, ATen calls and memory.
 //
-// What is constant is prepared once. Intermediates live in an arena that a context owns together with its tensors; a context serves one
-// call at a time and is kept for the next one, so that only inputs and outputs change from call to call.
+// What is constant is prepared once. Intermediates live in an arena that a context owns together with its tensors; a
+// context serves one call at a time and is kept for the next one, so that only inputs and outputs change from call to
+// call.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -15,8 +16,8 @@ namespace braze::bridge {
 class Executor {
   public:
     // constants: graph inputs that follow those given to run(). mutated: inputs that a run writes.
-    Executor(std::unique_ptr<runtime::Program> program, std::vector<c10::IValue> opaque, std::vector<at::Tensor> constants,
-             std::vector<int> mutated);
+    Executor(std::unique_ptr<runtime::Program> program, std::vector<c10::IValue> opaque,
+             std::vector<at::Tensor> constants, std::vector<int> mutated);
     ~Executor();
 
     // Tensors in the order of Program::outputs. No autograd. Thread-safe.
@@ -46,7 +47,7 @@ class Executor {
     std::vector<Kernel> kernels_;
     std::vector<Call> calls_;
     std::vector<Step> steps_;
-    std::vector<int> transient_;                     // slots whose tensors belong to one run
+    std::vector<int> transient_;                      // slots whose tensors belong to one run
     std::vector<std::pair<int, int>> symbol_source_;  // per symbol: input and axis
     bool long_running_ = false;
     mutable std::atomic<Context*> cached_{nullptr};

@@ -31,7 +31,8 @@ void set_data_replaced_handler(void (*handler)()) { g_data_replaced = handler; }
 
 FakeStorage::FakeStorage(int alias_set, size_t bytes)
     : StorageImpl(use_byte_size_t(), c10::SymInt(static_cast<int64_t>(bytes)),
-                  at::DataPtr(nullptr, c10::Device(c10::DeviceType::Meta)), c10::GetAllocator(c10::DeviceType::Meta), true),
+                  at::DataPtr(nullptr, c10::Device(c10::DeviceType::Meta)), c10::GetAllocator(c10::DeviceType::Meta),
+                  true),
       alias_set(alias_set) {
     release_data_and_set_meta_custom_data_ptr_error_msg_(
         std::string("the data of a tensor was read while its program was being traced"));
@@ -54,7 +55,8 @@ void FakeImpl::rebind(const at::Tensor& meta, int value) {
     set_sizes_and_strides(meta.sizes(), meta.strides(), meta.storage_offset());
 }
 
-c10::intrusive_ptr<c10::TensorImpl> FakeImpl::shallow_copy_and_detach(const c10::VariableVersion& version, bool allow) const {
+c10::intrusive_ptr<c10::TensorImpl> FakeImpl::shallow_copy_and_detach(const c10::VariableVersion& version,
+                                                                      bool allow) const {
     auto copy = c10::make_intrusive<FakeImpl>(twin_, device_, value_, epoch_);
     copy->key_set_ = key_set_;
     if (!copy->key_set_.has(c10::DispatchKey::ADInplaceOrView)) return copy;
@@ -63,7 +65,8 @@ c10::intrusive_ptr<c10::TensorImpl> FakeImpl::shallow_copy_and_detach(const c10:
     return copy;
 }
 
-c10::intrusive_ptr<c10::TensorImpl> FakeImpl::shallow_copy_and_detach(c10::VariableVersion&& version, bool allow) const {
+c10::intrusive_ptr<c10::TensorImpl> FakeImpl::shallow_copy_and_detach(c10::VariableVersion&& version,
+                                                                      bool allow) const {
     const c10::VariableVersion& same = version;
     return shallow_copy_and_detach(same, allow);
 }
@@ -85,7 +88,8 @@ size_t reach_bytes(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t off
     return static_cast<size_t>(last + 1) * item;
 }
 
-at::Tensor plain_meta(c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
+at::Tensor plain_meta(c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                      int64_t offset) {
     auto impl =
         c10::make_intrusive<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::Meta), dtype);
     impl->set_sizes_and_strides(sizes, strides, offset);
@@ -120,7 +124,8 @@ std::string unsupported_reason(PyObject* object) {
         Py_XDECREF(function);
         Py_XDECREF(of_parameter);
         PyErr_Clear();
-        if (!disabled && overrides(type, "__torch_function__")) return c10::str("subclass ", type->tp_name, " with __torch_function__");
+        if (!disabled && overrides(type, "__torch_function__"))
+            return c10::str("subclass ", type->tp_name, " with __torch_function__");
     }
     return {};
 }

@@ -1,8 +1,8 @@
 // Fake tensors: TensorImpls without data that stand for the values of a graph while the user's program runs once.
 //
-// A fake reports the device it stands for, has the sizes and strides of the real value, and dispatches to Meta kernels and, because its
-// key set has the autograd keys, through the stock autograd engine. Its graph value travels with every shallow copy (saved variables of
-// the autograd graph, .data).
+// A fake reports the device it stands for, has the sizes and strides of the real value, and dispatches to Meta kernels
+// and, because its key set has the autograd keys, through the stock autograd engine. Its graph value travels with every
+// shallow copy (saved variables of the autograd graph, .data).
 #pragma once
 #include "bridge/torch.h"
 #include "core/shapes/expr.h"
@@ -45,7 +45,8 @@ class FakeImpl final : public c10::TensorImpl {
 
     c10::Device device_custom() const override { return device_; }
     const char* tensorimpl_type_name() const override { return "BrazeFake"; }
-    c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version, bool allow) const override;
+    c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
+                                                           bool allow) const override;
     c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version, bool allow) const override;
     void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) override;
 
@@ -68,7 +69,8 @@ void set_data_replaced_handler(void (*handler)());
 // Bytes that a strided tensor of these sizes reaches from its storage's start.
 size_t reach_bytes(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, size_t item);
 // A plain meta tensor over `storage`.
-at::Tensor plain_meta(c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset);
+at::Tensor plain_meta(c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                      int64_t offset);
 
 // Why a real tensor cannot be traced, or an empty string.
 std::string unsupported_reason(PyObject* object);

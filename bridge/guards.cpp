@@ -14,10 +14,10 @@ c10::SmallVector<StrideRule, 5> stride_rules(c10::IntArrayRef sizes, c10::IntArr
     if (dynamic == 0) return rules;
     std::vector<int> order(sizes.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-        return strides[a] != strides[b] ? strides[a] < strides[b] : a > b;
-    });
-    // Follow the axes from the innermost: while each stride is the previous extent times the previous stride it depends on the sizes.
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return strides[a] != strides[b] ? strides[a] < strides[b] : a > b; });
+    // Follow the axes from the innermost: while each stride is the previous extent times the previous stride it depends
+    // on the sizes.
     bool depends = false;
     for (size_t k = 0; k + 1 < order.size(); ++k) {
         int inner = order[k], outer = order[k + 1];
@@ -32,7 +32,6 @@ c10::SmallVector<StrideRule, 5> stride_rules(c10::IntArrayRef sizes, c10::IntArr
 }
 
 namespace {
-
 
 class Guard final : public frontend::TensorGuard {
   public:
@@ -55,8 +54,8 @@ class Guard final : public frontend::TensorGuard {
     bool check(PyObject* value) const override {
         if (Py_TYPE(value) != type_) return false;
         const c10::TensorImpl* t = reinterpret_cast<THPVariable*>(value)->cdata.unsafeGetTensorImpl();
-        return t->key_set() == keys_ && t->dtype() == dtype_ && t->requires_grad() == requires_grad_ && t->device() == device_ &&
-               same_shape(*t);
+        return t->key_set() == keys_ && t->dtype() == dtype_ && t->requires_grad() == requires_grad_ &&
+               t->device() == device_ && same_shape(*t);
     }
 
     std::string explain(PyObject* value) const override {
@@ -94,10 +93,13 @@ class Guard final : public frontend::TensorGuard {
         out << type_->tp_name << '(' << c10::typeMetaToScalarType(dtype_) << ", [";
         for (size_t i = 0; i < sizes_.size(); ++i) {
             out << (i ? ", " : "");
-            if (is_dynamic(i)) out << "s>=2";
-            else out << sizes_[i];
+            if (is_dynamic(i))
+                out << "s>=2";
+            else
+                out << sizes_[i];
         }
-        out << "], strides " << c10::IntArrayRef(strides_) << ", " << device_ << (requires_grad_ ? ", requires_grad" : "") << ')';
+        out << "], strides " << c10::IntArrayRef(strides_) << ", " << device_
+            << (requires_grad_ ? ", requires_grad" : "") << ')';
         return out.str();
     }
 

@@ -5,7 +5,8 @@
 
 namespace braze::bridge {
 
-// How the strides of a tensor follow from its sizes: of each axis a constant, or the extent of another axis times its stride.
+// How the strides of a tensor follow from its sizes: of each axis a constant, or the extent of another axis times its
+// stride.
 struct StrideRule {
     int64_t constant;
     int from;  // axis; -1: the constant

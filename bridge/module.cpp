@@ -1,6 +1,6 @@
 // The Python extension braze._C: the front end's functions, with the bridge behind them.
-#include "bridge/bridge.h"
 #include "frontend/module.h"
+#include "bridge/bridge.h"
 
 extern "C" PyMODINIT_FUNC __attribute__((visibility("default"))) PyInit__C() {
     // torch registers its operators and classes when it is imported

@@ -9,7 +9,9 @@ namespace braze::bridge {
 
 namespace {
 
-struct MetadataOp { const char *name, *functional; };
+struct MetadataOp {
+    const char *name, *functional;
+};
 constexpr MetadataOp kMetadata[] = {
 #define METADATA(name, functional) {name, functional},
 #define HIDDEN_WRITE(...)
@@ -19,7 +21,9 @@ constexpr MetadataOp kMetadata[] = {
 #undef HIDDEN_WRITE
 #undef REFUSED
 };
-struct HiddenWriteRow { const char *op, *arg, *flag; };
+struct HiddenWriteRow {
+    const char *op, *arg, *flag;
+};
 constexpr HiddenWriteRow kHiddenWrites[] = {
 #define METADATA(...)
 #define HIDDEN_WRITE(op, arg, flag) {op, arg, flag},
@@ -107,7 +111,8 @@ OperatorInfo decode(const c10::OperatorHandle& op) {
         if (r.alias_info()) {
             result.writes = r.alias_info()->isWrite();
             for (size_t i = 0; i < arguments.size(); ++i)
-                if (arguments[i].alias_info() && arguments[i].alias_info()->beforeSets() == r.alias_info()->beforeSets()) {
+                if (arguments[i].alias_info() &&
+                    arguments[i].alias_info()->beforeSets() == r.alias_info()->beforeSets()) {
                     result.alias_arg = static_cast<int>(i);
                     break;
                 }
@@ -120,7 +125,8 @@ OperatorInfo decode(const c10::OperatorHandle& op) {
         if (info.callee == row.name) info.functional = OperatorInfo::named(row.functional).op;
     for (const char* name : kRefused) info.refused |= info.callee == name;
     info.shape_rule = shape_rule(info.callee);
-    info.structured = !info.writes_anything && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
+    info.structured =
+        !info.writes_anything && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
     info.composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
                      !op.hasKernelForDispatchKey(c10::DispatchKey::Meta);
     int tensors = 0;

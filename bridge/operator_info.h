@@ -6,8 +6,22 @@
 namespace braze::bridge {
 
 enum class Form : uint8_t {  // of an argument; optional ones have the form of what they may hold
-    Tensor, TensorList, ScalarType, Layout, MemoryFormat, Device, Generator, Number, Int, Float, Bool, String,
-    IntList, FloatList, BoolList, Other
+    Tensor,
+    TensorList,
+    ScalarType,
+    Layout,
+    MemoryFormat,
+    Device,
+    Generator,
+    Number,
+    Int,
+    Float,
+    Bool,
+    String,
+    IntList,
+    FloatList,
+    BoolList,
+    Other
 };
 
 struct ArgInfo {
@@ -19,10 +33,12 @@ struct ArgInfo {
 struct ReturnInfo {
     bool list = false;
     bool tensor = false;
-    int alias_arg = -1;    // argument it shares memory with, by the schema
-    bool writes = false;   // it is that argument itself, written
+    int alias_arg = -1;   // argument it shares memory with, by the schema
+    bool writes = false;  // it is that argument itself, written
 };
-struct HiddenWrite { int arg, flag; };
+struct HiddenWrite {
+    int arg, flag;
+};
 
 struct OperatorInfo {
     c10::OperatorHandle op;
@@ -32,18 +48,19 @@ struct OperatorInfo {
     std::vector<HiddenWrite> hidden_writes;
     std::optional<c10::OperatorHandle> functional;  // METADATA: its functional form
     bool refused = false;
-    bool composite = false;          // has only an implicit composite kernel: to be decomposed
+    bool composite = false;  // has only an implicit composite kernel: to be decomposed
     bool random = false;
-    bool data_value = false;         // its result is a Python value that depends on data
-    bool data_shape = false;         // its result's sizes depend on data
-    bool is_lift = false;            // lift_fresh: a constant enters the program
-    bool is_index = false;           // index.Tensor: data_shape only with masks
+    bool data_value = false;  // its result is a Python value that depends on data
+    bool data_shape = false;  // its result's sizes depend on data
+    bool is_lift = false;     // lift_fresh: a constant enters the program
+    bool is_index = false;    // index.Tensor: data_shape only with masks
     ShapeRule shape_rule = nullptr;
-    bool structured = false;         // its shape function can be reached through the kernel of CompositeExplicitAutogradNonFunctional
+    bool structured =
+        false;  // its shape function can be reached through the kernel of CompositeExplicitAutogradNonFunctional
     int device_arg = -1;
     bool writes_anything = false;
-    bool in_place_unary = false;     // writes and returns its first argument, and has no other tensor
-    bool resizes_out = false;        // an out= overload
+    bool in_place_unary = false;  // writes and returns its first argument, and has no other tensor
+    bool resizes_out = false;     // an out= overload
     // One function call per operator and process.
     static const OperatorInfo& of(const c10::OperatorHandle& op);
     // By "aten::add.Tensor"; throws InternalError where the dispatcher has no such operator.

@@ -73,7 +73,8 @@ bool set_pipeline_option(const std::string& name, PyObject* value) {
         o.disabled_passes.clear();
         for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); ++i)
             if (const char* pass = PyUnicode_AsUTF8(PyList_GET_ITEM(list, i))) {
-                if (!passes::find_pass(pass)) PyErr_Format(PyExc_ValueError, "no pass is called '%s'; passes: %s", pass, kPassNames);
+                if (!passes::find_pass(pass))
+                    PyErr_Format(PyExc_ValueError, "no pass is called '%s'; passes: %s", pass, kPassNames);
                 o.disabled_passes.insert(pass);
             }
         Py_XDECREF(list);

@@ -45,7 +45,8 @@ std::vector<at::Tensor> Replay::run(c10::ArrayRef<at::Tensor> inputs, bool grad)
     for (size_t v = 0; v < values.size(); ++v) {
         const ValueInfo& info = trace_.values[v];
         if (info.kind == ValueInfo::Input) {
-            BRAZE_CHECK(info.producer < static_cast<int>(inputs.size()), "missing input " + std::to_string(info.producer));
+            BRAZE_CHECK(info.producer < static_cast<int>(inputs.size()),
+                        "missing input " + std::to_string(info.producer));
             values[v] = inputs[info.producer];
         } else if (info.kind == ValueInfo::Constant) {
             const at::Tensor& c = trace_.constants[info.producer];
@@ -57,7 +58,9 @@ std::vector<at::Tensor> Replay::run(c10::ArrayRef<at::Tensor> inputs, bool grad)
         const Record& r = trace_.records[i];
         at::GradMode::set_enabled(grad && r.grad_mode);
         stack.clear();
-        push_arguments(r, stack, [&](const Operand& o) { return grad ? with_grad(values[o.value], o.requires_grad) : values[o.value]; });
+        push_arguments(r, stack, [&](const Operand& o) {
+            return grad ? with_grad(values[o.value], o.requires_grad) : values[o.value];
+        });
         r.info->op.callBoxed(&stack);
         size_t k = 0;
         auto keep = [&](const at::Tensor& t) {
@@ -76,8 +79,9 @@ std::vector<at::Tensor> Replay::run(c10::ArrayRef<at::Tensor> inputs, bool grad)
     }
     std::vector<at::Tensor> results;
     for (const TraceOutput& o : outputs_)
-        results.push_back(trace_.values[o.value].kind == ValueInfo::Input ? values[o.value]
-                                                                          : with_grad(values[o.value], o.requires_grad));
+        results.push_back(trace_.values[o.value].kind == ValueInfo::Input
+                              ? values[o.value]
+                              : with_grad(values[o.value], o.requires_grad));
     return results;
 }
 

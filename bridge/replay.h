@@ -1,4 +1,5 @@
-// Runs the recorded operators one by one through the full dispatcher: differentiable, and the reference for everything faster.
+// Runs the recorded operators one by one through the full dispatcher: differentiable, and the reference for everything
+// faster.
 #pragma once
 #include "bridge/compiled_trace.h"
 
@@ -14,7 +15,7 @@ class Replay {
     const Trace& trace_;
     const std::vector<TraceOutput>& outputs_;
     std::vector<std::vector<int>> dies_after_;  // per record: values with no later use
-    std::vector<bool> copied_constants_;       // written, or visible to the caller: each run has its own
+    std::vector<bool> copied_constants_;        // written, or visible to the caller: each run has its own
 };
 
 }  // namespace braze::bridge

@@ -112,8 +112,8 @@ void stack_rule(Stack* stack) {
         TORCH_CHECK(!tensors.empty(), "stack expects a non-empty TensorList");
         at::ScalarType type = at::native::result_type(tensors);
         for (const at::Tensor& t : tensors)
-            TORCH_CHECK(t.sizes() == tensors[0].sizes(), "stack expects each tensor to be equal size, but got ", tensors[0].sizes(),
-                        " at entry 0 and ", t.sizes());
+            TORCH_CHECK(t.sizes() == tensors[0].sizes(), "stack expects each tensor to be equal size, but got ",
+                        tensors[0].sizes(), " at entry 0 and ", t.sizes());
         auto sizes = tensors[0].sizes().vec();
         int64_t dim = at::maybe_wrap_dim(a[1].toInt(), tensors[0].dim() + 1);
         sizes.insert(sizes.begin() + dim, static_cast<int64_t>(tensors.size()));
@@ -141,14 +141,17 @@ c10::IValue* arguments(Stack* stack, size_t n) { return stack->data() + (stack->
 void hardtanh_rule(Stack* stack) {  // (self, min_val, max_val)
     rule<3>(stack, [](c10::IValue* a) { return at::native::empty_like(a[0].toTensor()); });
 }
-void arange_rule(Stack* stack, const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, c10::IValue* options, size_t n_args) {
+void arange_rule(Stack* stack, const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
+                 c10::IValue* options, size_t n_args) {
     bool integral = start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true);
     at::ScalarType type = meta_type(options[0], integral ? at::kLong : c10::get_default_dtype_as_scalartype());
-    double span = at::isIntegralType(type, false)
-                      ? std::ceil(static_cast<double>(end.toLong() - start.toLong()) / static_cast<double>(step.toLong()))
-                      : std::ceil((end.toDouble() - start.toDouble()) / step.toDouble());
+    double span =
+        at::isIntegralType(type, false)
+            ? std::ceil(static_cast<double>(end.toLong() - start.toLong()) / static_cast<double>(step.toLong()))
+            : std::ceil((end.toDouble() - start.toDouble()) / step.toDouble());
     TORCH_CHECK(span >= 0, "upper bound and lower bound inconsistent with step sign");
-    push_all(stack, n_args, {at::empty({static_cast<int64_t>(span)}, at::TensorOptions().dtype(type).device(at::kMeta))});
+    push_all(stack, n_args,
+             {at::empty({static_cast<int64_t>(span)}, at::TensorOptions().dtype(type).device(at::kMeta))});
 }
 void arange(Stack* stack) {
     auto a = arguments(stack, 5);
@@ -165,16 +168,18 @@ void arange_step(Stack* stack) {
 
 // The type in which normalisation keeps its statistics: float where half inputs meet float parameters.
 at::ScalarType statistics_type(const at::Tensor& input, const c10::IValue& parameter) {
-    bool mixed = at::isReducedFloatingType(input.scalar_type()) && parameter.isTensor() && parameter.toTensor().defined() &&
-                 parameter.toTensor().scalar_type() == at::kFloat;
+    bool mixed = at::isReducedFloatingType(input.scalar_type()) && parameter.isTensor() &&
+                 parameter.toTensor().defined() && parameter.toTensor().scalar_type() == at::kFloat;
     return mixed ? at::kFloat : input.scalar_type();
 }
 void layer_norm_rule(Stack* stack) {  // (input, normalized_shape, weight, bias, eps)
     auto a = arguments(stack, 5);
     at::Tensor x = a[0].toTensor();
     auto shape = a[1].toIntVector();
-    TORCH_CHECK(!shape.empty() && x.dim() >= static_cast<int64_t>(shape.size()) && x.sizes().slice(x.dim() - shape.size()) == shape,
-                "Given normalized_shape=", shape, ", expected input with shape [*, ...], but got input of size", x.sizes());
+    TORCH_CHECK(!shape.empty() && x.dim() >= static_cast<int64_t>(shape.size()) &&
+                    x.sizes().slice(x.dim() - shape.size()) == shape,
+                "Given normalized_shape=", shape, ", expected input with shape [*, ...], but got input of size",
+                x.sizes());
     for (int k : {2, 3})
         TORCH_CHECK(!a[k].isTensor() || !a[k].toTensor().defined() || a[k].toTensor().sizes() == shape,
                     "Expected weight and bias to be of the same shape as normalized_shape");
@@ -193,8 +198,10 @@ void batch_norm_rule(Stack* stack) {  // (input, weight, bias, running_mean, run
     bool training = a[5].toBool();
     auto options = x.options().dtype(statistics_type(x, a[1].isTensor() ? a[1] : a[3]));
     int64_t n = training ? x.size(1) : 0;
-    push_all(stack, 8, {at::native::empty_like(x, std::nullopt, std::nullopt, std::nullopt, std::nullopt, x.suggest_memory_format()),
-                        at::empty({n}, options), at::empty({n}, options)});
+    push_all(
+        stack, 8,
+        {at::native::empty_like(x, std::nullopt, std::nullopt, std::nullopt, std::nullopt, x.suggest_memory_format()),
+         at::empty({n}, options), at::empty({n}, options)});
 }
 void attention_rule(Stack* stack) {  // (query, key, value, dropout_p, is_causal, attn_mask, scale)
     auto a = arguments(stack, 7);
@@ -207,10 +214,12 @@ void attention_rule(Stack* stack) {  // (query, key, value, dropout_p, is_causal
 void convolution_rule(Stack* stack) {
     auto a = arguments(stack, 9);
     at::Tensor x = a[0].toTensor(), w = a[1].toTensor();
-    auto stride = a[3].toIntVector(), padding = a[4].toIntVector(), dilation = a[5].toIntVector(), output_padding = a[7].toIntVector();
+    auto stride = a[3].toIntVector(), padding = a[4].toIntVector(), dilation = a[5].toIntVector(),
+         output_padding = a[7].toIntVector();
     bool transposed = a[6].toBool();
     int64_t groups = a[8].toInt(), spatial = x.dim() - 2;
-    TORCH_CHECK(spatial >= 1 && w.dim() == x.dim() && groups > 0, "convolution: expected input and weight of equal rank");
+    TORCH_CHECK(spatial >= 1 && w.dim() == x.dim() && groups > 0,
+                "convolution: expected input and weight of equal rank");
     TORCH_CHECK(x.scalar_type() == w.scalar_type(), "convolution: input and weight differ in dtype");
     TORCH_CHECK(x.size(1) == (transposed ? w.size(0) : w.size(1) * groups), "convolution: expected input to have ",
                 transposed ? w.size(0) : w.size(1) * groups, " channels, but got ", x.size(1));

@@ -4,7 +4,8 @@
 
 namespace braze::bridge {
 
-// Takes the arguments (plain meta tensors) off the stack and pushes the results, as a Meta kernel would. nullptr: no such rule.
+// Takes the arguments (plain meta tensors) off the stack and pushes the results, as a Meta kernel would. nullptr: no
+// such rule.
 using ShapeRule = void (*)(torch::jit::Stack* stack);
 ShapeRule shape_rule(const std::string& callee);
 

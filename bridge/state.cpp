@@ -94,8 +94,9 @@ struct Guard final : frontend::GlobalStateGuard {
     bool check() const override {
         for (size_t i = 0; i < kCount; ++i)
             if (kRows[i].read() != values[i]) return false;
-        if (inference != c10::InferenceMode::is_enabled() || dispatch_modes != c10::impl::TorchDispatchModeTLS::stack_len() ||
-            functorch != functorch_active() || saved_tensor_hooks != has_saved_tensor_hooks())
+        if (inference != c10::InferenceMode::is_enabled() ||
+            dispatch_modes != c10::impl::TorchDispatchModeTLS::stack_len() || functorch != functorch_active() ||
+            saved_tensor_hooks != has_saved_tensor_hooks())
             return false;
         int64_t depth = at::impl::PythonTorchFunctionTLS::stack_len();
         if (depth != static_cast<int64_t>(modes.size())) return false;
@@ -107,14 +108,16 @@ struct Guard final : frontend::GlobalStateGuard {
     std::string explain() const override {
         std::ostringstream out;
         auto differs = [&](const char* what, auto expected, auto got) {
-            if (expected != got) out << (out.tellp() > 0 ? "; " : "") << what << ": expected " << expected << ", got " << got;
+            if (expected != got)
+                out << (out.tellp() > 0 ? "; " : "") << what << ": expected " << expected << ", got " << got;
         };
         for (size_t i = 0; i < kCount; ++i) differs(kRows[i].title, values[i], kRows[i].read());
         differs("inference mode", inference, c10::InferenceMode::is_enabled());
         differs("functorch transform", functorch, functorch_active());
         differs("number of dispatch modes", dispatch_modes, c10::impl::TorchDispatchModeTLS::stack_len());
         differs("saved tensor hooks", saved_tensor_hooks, has_saved_tensor_hooks());
-        differs("number of torch function modes", static_cast<int64_t>(modes.size()), at::impl::PythonTorchFunctionTLS::stack_len());
+        differs("number of torch function modes", static_cast<int64_t>(modes.size()),
+                at::impl::PythonTorchFunctionTLS::stack_len());
         if (out.tellp() == 0 && !check()) return "another torch function mode";
         return out.str();
     }

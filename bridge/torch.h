@@ -1,5 +1,5 @@
-// The torch headers of the bridge, in one place: this file is precompiled. Specific headers, because torch/extension.h costs
-// three times as much.
+// The torch headers of the bridge, in one place: this file is precompiled. Specific headers, because torch/extension.h
+// costs three times as much.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <ATen/ATen.h>

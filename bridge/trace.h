@@ -13,15 +13,15 @@ struct ValueInfo {
     at::ScalarType dtype;
     c10::DimVector sizes, strides;
     int64_t offset;
-    int alias_set;                          // FakeStorage::alias_set
-    bool lazy = false;                      // conjugated or negated when it is read
+    int alias_set;                                     // FakeStorage::alias_set
+    bool lazy = false;                                 // conjugated or negated when it is read
     std::vector<shapes::Expr> sym_sizes, sym_strides;  // empty: all constant
     shapes::Expr sym_offset;
 };
 
 struct Operand {
-    int arg;       // argument of the schema
-    int pos;       // in a list of tensors; -1: the argument is the tensor
+    int arg;  // argument of the schema
+    int pos;  // in a list of tensors; -1: the argument is the tensor
     int value;
     bool requires_grad;  // as the fake was, when the operator ran
 };
@@ -39,16 +39,19 @@ struct Record {
     int line;
 };
 
-struct TorchLevelOp { const c10::OperatorHandle op; int line; };
+struct TorchLevelOp {
+    const c10::OperatorHandle op;
+    int line;
+};
 
 struct Trace {
     std::vector<ValueInfo> values;
     std::vector<Record> records;
     std::vector<at::Tensor> constants;  // private copies
     std::vector<std::string> lines;
-    std::vector<int> inputs;            // value per input id; -1: no such input
+    std::vector<int> inputs;  // value per input id; -1: no such input
     int alias_sets = 0;
-    std::vector<bool> written_sets;     // by alias set
+    std::vector<bool> written_sets;  // by alias set
     int torch_ops = 0;
 };
 
@@ -69,13 +72,18 @@ void push_arguments(const Record& r, std::vector<c10::IValue>& stack, Get&& get)
             c10::List<at::Tensor> plain;
             c10::List<std::optional<at::Tensor>> optional;
             for (int pos = 0; pos < size; ++pos) {
-                bool traced = next < r.operands.size() && r.operands[next].arg == static_cast<int>(i) && r.operands[next].pos == pos;
+                bool traced = next < r.operands.size() && r.operands[next].arg == static_cast<int>(i) &&
+                              r.operands[next].pos == pos;
                 at::Tensor t = traced ? get(r.operands[next++]) : at::Tensor();
-                if (!arg.optional_elements) plain.push_back(t);
-                else optional.push_back(traced ? std::optional<at::Tensor>(t) : std::nullopt);
+                if (!arg.optional_elements)
+                    plain.push_back(t);
+                else
+                    optional.push_back(traced ? std::optional<at::Tensor>(t) : std::nullopt);
             }
-            if (arg.optional_elements) v = std::move(optional);
-            else v = std::move(plain);
+            if (arg.optional_elements)
+                v = std::move(optional);
+            else
+                v = std::move(plain);
         }
     }
 }

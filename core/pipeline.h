@@ -13,21 +13,25 @@
 namespace braze {
 
 struct PipelineOptions {
-    std::set<std::string> disabled_passes;          // names of passes.def
-    bool verify = false;                            // run the verifier after every pass
-    std::string isa;                                // forced vector isa, "" = the host's best
+    std::set<std::string> disabled_passes;  // names of passes.def
+    bool verify = false;                    // run the verifier after every pass
+    std::string isa;                        // forced vector isa, "" = the host's best
     int compile_threads = 2;
-    bool codegen = true;                            // false: every Call stays a call (backend "aten")
+    bool codegen = true;  // false: every Call stays a call (backend "aten")
     std::function<void(const std::string& stage, const std::string& text)> dump;  // called after each stage when set
 };
 
-struct StageTime { std::string name; double seconds; };
+struct StageTime {
+    std::string name;
+    double seconds;
+};
 struct PipelineStats {
     std::vector<StageTime> stages;
     int kernels = 0, aten_calls = 0, nodes_in = 0, nodes_out = 0;
     codegen::CompileStats code;
 };
 
-std::unique_ptr<runtime::Program> compile_graph(ir::Graph graph, const PipelineOptions& options, PipelineStats* stats = nullptr);
+std::unique_ptr<runtime::Program> compile_graph(ir::Graph graph, const PipelineOptions& options,
+                                                PipelineStats* stats = nullptr);
 
 }  // namespace braze

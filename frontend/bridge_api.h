@@ -20,11 +20,13 @@ struct ValueRef {
 
 struct CaptureOptions {
     bool dynamic = false;  // sizes of inputs marked dynamic are symbols
-    // The mode met a real tensor (inside a container that C code walked, or a module-level constant). The front end answers with the
-    // fake that stands for it (borrowed, kept alive by the tracer), after guarding the way to it, or nullptr with a break set.
+    // The mode met a real tensor (inside a container that C code walked, or a module-level constant). The front end
+    // answers with the fake that stands for it (borrowed, kept alive by the tracer), after guarding the way to it, or
+    // nullptr with a break set.
     std::function<PyObject*(PyObject* real)> on_real_tensor;
-    // The capture cannot go on (data-dependent value, unsupported operator ...): called before the C++ exception is thrown; the front end sets its
-    // abort exception (a Python exception) and the bridge then throws python_error so that torch carries it out. id: name in breaks.def.
+    // The capture cannot go on (data-dependent value, unsupported operator ...): called before the C++ exception is
+    // thrown; the front end sets its abort exception (a Python exception) and the bridge then throws python_error so
+    // that torch carries it out. id: name in breaks.def.
     std::function<void(const char* id, const std::string& detail)> on_break;
     // "file.py:12 in forward" of the innermost user frame, for Graph::lines.
     std::function<std::string()> current_line;
@@ -35,8 +37,8 @@ class CompiledGraph {
     virtual ~CompiledGraph() = default;
     // inputs: real tensors (borrowed), outputs: `count` new references on success. false with a Python exception set.
     virtual bool run(PyObject* const* inputs, int n_inputs, PyObject** outputs, int n_outputs) = 0;
-    virtual int ops() const = 0;         // captured operators
-    virtual int torch_ops() const = 0;   // the calls of the program that led to them, as a torch-level graph counts them
+    virtual int ops() const = 0;        // captured operators
+    virtual int torch_ops() const = 0;  // the calls of the program that led to them, as a torch-level graph counts them
     virtual int kernels() const = 0;
     virtual int aten_calls() const = 0;
     virtual std::string text() const = 0;  // captured graph, for explain and dumps
@@ -45,12 +47,14 @@ class CompiledGraph {
 class Capture {  // one trace on this thread; at most one is active (nested compiled calls are inlined)
   public:
     virtual ~Capture() = default;  // leaves the mode; all fakes become dead (debug: checks that none is reachable)
-    // A fake (new reference) standing for graph input `id`, of the same Python class as `real` and a copy of its __dict__.
-    // dynamic_dims: bit k: size k is a symbol. nullptr + on_break called where it is unsupported (sparse, subclass, ...).
+    // A fake (new reference) standing for graph input `id`, of the same Python class as `real` and a copy of its
+    // __dict__. dynamic_dims: bit k: size k is a symbol. nullptr + on_break called where it is unsupported (sparse,
+    // subclass, ...).
     virtual PyObject* fake_input(PyObject* real, int id, uint64_t dynamic_dims) = 0;
     virtual bool is_fake(PyObject* o) const = 0;
     virtual ValueRef value_of(PyObject* fake) const = 0;
-    // The fake's identity was used: an operator saw it or its metadata was asked for. Inputs never touched need no tensor guard.
+    // The fake's identity was used: an operator saw it or its metadata was asked for. Inputs never touched need no
+    // tensor guard.
     virtual void touch(PyObject* fake) = 0;
     virtual bool touched(int input_id) const = 0;
     virtual int op_count() const = 0;
@@ -58,22 +62,25 @@ class Capture {  // one trace on this thread; at most one is active (nested comp
     // Suspend the modes while foreign code runs (guard building, comparing constants).
     virtual void pause() = 0;
     virtual void resume() = 0;
-    // Ends the capture and compiles. outputs: fakes whose real tensors the caller wants after a run, in order. n_inputs: inputs in id order
-    // are what run() receives. Returns nullptr with a Python exception set on an internal error.
+    // Ends the capture and compiles. outputs: fakes whose real tensors the caller wants after a run, in order.
+    // n_inputs: inputs in id order are what run() receives. Returns nullptr with a Python exception set on an internal
+    // error.
     virtual std::unique_ptr<CompiledGraph> finish(const std::vector<PyObject*>& outputs, int n_inputs) = 0;
 };
 
 class TensorGuard {
   public:
     virtual ~TensorGuard() = default;
-    virtual bool check(PyObject* value) const = 0;               // value may be anything
-    virtual std::string explain(PyObject* value) const = 0;      // "dtype: expected float32, got float64"
+    virtual bool check(PyObject* value) const = 0;           // value may be anything
+    virtual std::string explain(PyObject* value) const = 0;  // "dtype: expected float32, got float64"
     virtual std::string text() const = 0;
-    // What failed for automatic dynamic shapes: bits of the sizes that differ while all else agrees; 0 if something else differs.
+    // What failed for automatic dynamic shapes: bits of the sizes that differ while all else agrees; 0 if something
+    // else differs.
     virtual uint64_t changed_dims(PyObject* value) const = 0;
 };
 
-class GlobalStateGuard {  // grad mode, inference mode, autocast, default dtype/device, deterministic, torch function modes, ...
+class GlobalStateGuard {  // grad mode, inference mode, autocast, default dtype/device, deterministic, torch function
+                          // modes, ...
   public:
     virtual ~GlobalStateGuard() = default;
     virtual bool check() const = 0;
@@ -90,15 +97,16 @@ class StateDelta {  // what the segment changed of that state, to be done again 
 class TensorBridge {
   public:
     virtual ~TensorBridge() = default;
-    virtual bool is_tensor(PyObject* o) const = 0;     // torch.Tensor or a subclass
+    virtual bool is_tensor(PyObject* o) const = 0;  // torch.Tensor or a subclass
     virtual std::unique_ptr<Capture> begin_capture(CaptureOptions options) = 0;
     virtual std::unique_ptr<TensorGuard> tensor_guard(PyObject* real, uint64_t dynamic_dims) = 0;
     // True if the two share storage (both real, strided).
     virtual bool same_storage(PyObject* a, PyObject* b) const = 0;
-    virtual std::unique_ptr<GlobalStateGuard> state_guard() = 0;       // of the state now
+    virtual std::unique_ptr<GlobalStateGuard> state_guard() = 0;                          // of the state now
     virtual std::unique_ptr<StateDelta> state_delta(const GlobalStateGuard& before) = 0;  // nullptr: nothing changed
-    virtual void restore_state(const GlobalStateGuard& to) = 0;        // after an aborted trace
-    // A native option of the compiler (isa, threads, verify, disabled_passes, dump, ...). false: unknown name, or an exception is set.
+    virtual void restore_state(const GlobalStateGuard& to) = 0;                           // after an aborted trace
+    // A native option of the compiler (isa, threads, verify, disabled_passes, dump, ...). false: unknown name, or an
+    // exception is set.
     virtual bool set_option(const std::string& name, PyObject* value) = 0;
 };
 

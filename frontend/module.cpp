@@ -96,8 +96,9 @@ PyObject* py_reset(PyObject*, PyObject*) {
 
 PyObject* py_stats(PyObject*, PyObject*) {
     Statistics& s = statistics();
-    return Py_BuildValue("{s:l,s:l,s:l,s:l,s:l,s:{s:d,s:d}}", "graphs", s.graphs, "graph_breaks", s.graph_breaks, "recompiles", s.recompiles, "kernels",
-                         s.kernels, "aten_calls", s.aten_calls, "seconds", "trace", s.trace_seconds, "compile", s.compile_seconds);
+    return Py_BuildValue("{s:l,s:l,s:l,s:l,s:l,s:{s:d,s:d}}", "graphs", s.graphs, "graph_breaks", s.graph_breaks,
+                         "recompiles", s.recompiles, "kernels", s.kernels, "aten_calls", s.aten_calls, "seconds",
+                         "trace", s.trace_seconds, "compile", s.compile_seconds);
 }
 
 PyObject* py_compilations(PyObject*, PyObject*) { return PyLong_FromLong(statistics().graphs); }
@@ -115,17 +116,17 @@ PyObject* py_disable_code(PyObject*, PyObject* args, PyObject* kwargs) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef methods[] = {
-    {"configure", py_configure, METH_O, "once, at import: the tables of _tables.py"},
-    {"set_option", py_set_option, METH_VARARGS, "set_option(name, value)"},
-    {"set_logger", py_set_logger, METH_O, "logger(kind, message, data), or None"},
-    {"reset", py_reset, METH_NOARGS, "forgets everything that was compiled, and the counters"},
-    {"stats", py_stats, METH_NOARGS, "the counters"},
-    {"compilations", py_compilations, METH_NOARGS, "graphs compiled so far"},
-    {"is_tracing", py_is_tracing, METH_NOARGS, "this thread traces a function now"},
-    {"explain", py_explain, METH_O, "what was compiled for a CompiledFunction"},
-    {"disable_code", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_disable_code)), METH_VARARGS | METH_KEYWORDS, "the function is never traced"},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef methods[] = {{"configure", py_configure, METH_O, "once, at import: the tables of _tables.py"},
+                         {"set_option", py_set_option, METH_VARARGS, "set_option(name, value)"},
+                         {"set_logger", py_set_logger, METH_O, "logger(kind, message, data), or None"},
+                         {"reset", py_reset, METH_NOARGS, "forgets everything that was compiled, and the counters"},
+                         {"stats", py_stats, METH_NOARGS, "the counters"},
+                         {"compilations", py_compilations, METH_NOARGS, "graphs compiled so far"},
+                         {"is_tracing", py_is_tracing, METH_NOARGS, "this thread traces a function now"},
+                         {"explain", py_explain, METH_O, "what was compiled for a CompiledFunction"},
+                         {"disable_code", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_disable_code)),
+                          METH_VARARGS | METH_KEYWORDS, "the function is never traced"},
+                         {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 

@@ -8,9 +8,9 @@
 
 namespace braze::loops {
 
-struct Number {    // which member counts is told by the dtype
-    double f = 0;  // floats; a value of f32, f16 or bf16 is exact in it
-    int64_t i = 0; // integers, u64 by its bits; Bool is 0 or 1
+struct Number {     // which member counts is told by the dtype
+    double f = 0;   // floats; a value of f32, f16 or bf16 is exact in it
+    int64_t i = 0;  // integers, u64 by its bits; Bool is 0 or 1
 };
 
 Number load_number(ir::DType d, const void* buffer, int64_t element);
@@ -20,7 +20,8 @@ Number cast_number(ir::DType from, ir::DType to, Number x);
 // An elementwise operator on operands of dtype d (Where: of the second operand's).
 Number apply(ir::Op op, ir::DType d, const Number* args);
 
-// One reduction in progress: sums of floats are kept in long double, so that the result is correctly rounded in practice.
+// One reduction in progress: sums of floats are kept in long double, so that the result is correctly rounded in
+// practice.
 class Accumulator {
   public:
     Accumulator(ir::Op op, ir::DType d);

@@ -158,7 +158,8 @@ class Functionalizer {
 }  // namespace functionalization
 
 bool functionalize(ir::Graph& g, Context& c) {
-    if (!c.options.codegen) return false;  // nothing is fused: writing in place is as good, and the pure forms need kernels
+    if (!c.options.codegen)
+        return false;  // nothing is fused: writing in place is as good, and the pure forms need kernels
     functionalization::Plan plan(g);
     if (!plan.any()) return false;
     functionalization::Functionalizer(g, plan).run();

@@ -17,7 +17,7 @@ class Memory {
     int count() const { return count_; }
     bool written(const ir::Value* v) const {
         return written_[static_cast<size_t>(of(v))];
-    }                                                                                       // by some node of the graph
+    }  // by some node of the graph
     bool is_input(const ir::Value* v) const { return input_[static_cast<size_t>(of(v))]; }  // memory of a graph input
     bool is_output(const ir::Value* v) const {
         return output_[static_cast<size_t>(of(v))];

@@ -110,7 +110,8 @@ void Facts::describe(Node* n, int position) {
         for (size_t d = 0; layout && d < v->type.sizes.size(); ++d) {
             const Expr &said = v->type.strides[d], &is = layout->strides[d];
             BRAZE_CHECK(v->type.sizes[d] == Expr(1) || said == is || !said.is_const() || !is.is_const() || is_empty(v),
-                        "%" + std::to_string(v->id) + " is said to be a view with stride " + said.str() + ", but it would have " + is.str());
+                        "%" + std::to_string(v->id) + " is said to be a view with stride " + said.str() +
+                            ", but it would have " + is.str());
         }
         f.in_base = Layout{f.base, layout ? layout->offset : of(x).in_base.offset, v->type.strides};
     }

@@ -1,8 +1,8 @@
 // One node per distinct expression. Constants near 0 lie in a table; the rest is found in hash tables, sharded so that
 // threads seldom wait for each other.
 #include <array>
-#include <memory>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
@@ -93,8 +93,8 @@ Expr::Expr(int64_t value) {
         int64_t value = 0;
         const ExprNode* node = nullptr;
     };
-    // Spares the lock for the constants of one graph. On the heap: the extension's thread-local block is static (initial-exec), and the
-    // loader has little room for those.
+    // Spares the lock for the constants of one graph. On the heap: the extension's thread-local block is static
+    // (initial-exec), and the loader has little room for those.
     thread_local std::unique_ptr<std::array<Recent, 256>> recent;
     if (!recent) recent = std::make_unique<std::array<Recent, 256>>();
     Recent& r = (*recent)[(static_cast<uint64_t>(value) * 0x9e3779b97f4a7c15ull) >> 56u];

@@ -21,8 +21,9 @@ extern "C" {
 #endif
 
 bool bz_aborting(void);
-/* Frames that are none of the program's business even while tracing: finalisers that happen to run, the import system. CPython runs them as they are. */
-bool bz_runs_untraced(PyCodeObject *co);
+/* Frames that are none of the program's business even while tracing: finalisers that happen to run, the import system.
+ * CPython runs them as they are. */
+bool bz_runs_untraced(PyCodeObject* co);
 /* A traced frame begins (also each resume of a generator) / ends. enter < 0: do not interpret this frame: exception
  * set, abort. */
 int bz_frame_enter(bz_frame* f, bool is_root);

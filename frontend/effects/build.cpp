@@ -20,111 +20,114 @@ PyObject* Builder::make(RecipeId id) {
     PyObject*& slot = built_[static_cast<size_t>(id)];
     auto count = static_cast<Py_ssize_t>(n.parts.size());
     switch (n.kind) {
-    case RecipeNode::Null: return nullptr;
-    case RecipeNode::Const: return n.object.new_reference();
-    case RecipeNode::Fetch: {
-        PyObject* v = fetcher_.fetch(n.index);
-        if (!v) PyErr_SetString(PyExc_SystemError, "braze: a source vanished between guard and use");
-        return Py_XNewRef(v);
-    }
-    case RecipeNode::Output: return Py_NewRef(outputs_[n.index]);
-    case RecipeNode::Tuple:
-    case RecipeNode::StructSeq: {
-        Owned tuple = Owned::steal(PyTuple_New(count));
-        for (Py_ssize_t i = 0; tuple && i < count; ++i) {
-            PyObject* x = build(n.parts[static_cast<size_t>(i)]);
-            if (!x) return nullptr;
-            PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(x));
+        case RecipeNode::Null: return nullptr;
+        case RecipeNode::Const: return n.object.new_reference();
+        case RecipeNode::Fetch: {
+            PyObject* v = fetcher_.fetch(n.index);
+            if (!v) PyErr_SetString(PyExc_SystemError, "braze: a source vanished between guard and use");
+            return Py_XNewRef(v);
         }
-        return n.kind == RecipeNode::Tuple ? tuple.release() : PyObject_CallOneArg(n.object.get(), tuple.get());
-    }
-    case RecipeNode::List: {
-        slot = PyList_New(0);
-        for (RecipeId p : n.parts) {
-            PyObject* x = build(p);
-            if (!x || PyList_Append(slot, x) < 0) return nullptr;
+        case RecipeNode::Output: return Py_NewRef(outputs_[n.index]);
+        case RecipeNode::Tuple:
+        case RecipeNode::StructSeq: {
+            Owned tuple = Owned::steal(PyTuple_New(count));
+            for (Py_ssize_t i = 0; tuple && i < count; ++i) {
+                PyObject* x = build(n.parts[static_cast<size_t>(i)]);
+                if (!x) return nullptr;
+                PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(x));
+            }
+            return n.kind == RecipeNode::Tuple ? tuple.release() : PyObject_CallOneArg(n.object.get(), tuple.get());
         }
-        return slot;
-    }
-    case RecipeNode::Dict: {
-        slot = PyDict_New();
-        for (size_t i = 0; i < n.parts.size(); i += 2) {
-            PyObject *k = build(n.parts[i]), *x = k ? build(n.parts[i + 1]) : nullptr;
-            if (!x || PyDict_SetItem(slot, k, x) < 0) return nullptr;
+        case RecipeNode::List: {
+            slot = PyList_New(0);
+            for (RecipeId p : n.parts) {
+                PyObject* x = build(p);
+                if (!x || PyList_Append(slot, x) < 0) return nullptr;
+            }
+            return slot;
         }
-        return slot;
-    }
-    case RecipeNode::Set:
-    case RecipeNode::FrozenSet: {
-        Owned s = Owned::steal(PySet_New(nullptr));
-        for (RecipeId p : n.parts) {
-            PyObject* x = build(p);
-            if (!x || PySet_Add(s.get(), x) < 0) return nullptr;
+        case RecipeNode::Dict: {
+            slot = PyDict_New();
+            for (size_t i = 0; i < n.parts.size(); i += 2) {
+                PyObject *k = build(n.parts[i]), *x = k ? build(n.parts[i + 1]) : nullptr;
+                if (!x || PyDict_SetItem(slot, k, x) < 0) return nullptr;
+            }
+            return slot;
         }
-        return n.kind == RecipeNode::Set ? s.release() : PyFrozenSet_New(s.get());
-    }
-    case RecipeNode::Slice: {
-        PyObject *a = build(n.parts[0]), *b = build(n.parts[1]), *c = build(n.parts[2]);
-        return a && b && c ? PySlice_New(a, b, c) : nullptr;
-    }
-    case RecipeNode::Cell: {
-        slot = PyCell_New(nullptr);
-        PyObject* x = build(n.parts[0]);
-        if (!x && PyErr_Occurred()) return nullptr;
-        PyCell_Set(slot, x);
-        return slot;
-    }
-    case RecipeNode::Method: {
-        PyObject *f = build(n.parts[0]), *self = f ? build(n.parts[1]) : nullptr;
-        return self ? PyMethod_New(f, self) : nullptr;
-    }
-    case RecipeNode::BoundBuiltin: {
-        PyObject* self = build(n.parts[0]);
-        return self ? PyCMethod_New(n.method, self, n.object.get(), nullptr) : nullptr;
-    }
-    case RecipeNode::BoundSlot: {
-        PyObject* self = build(n.parts[0]);
-        return self ? Py_TYPE(n.object.get())->tp_descr_get(n.object.get(), self, reinterpret_cast<PyObject*>(Py_TYPE(self))) : nullptr;
-    }
-    case RecipeNode::Call: {
-        PyObject *f = build(n.parts[0]), *a = f ? build(n.parts[1]) : nullptr;
-        if (!a) return nullptr;
-        Owned r = Owned::steal(PyObject_Call(f, a, nullptr));
-        if (!r) return nullptr;
-        if (PyObject* state = build(n.parts[2])) {
-            static PyObject* name = PyUnicode_InternFromString("__setstate__");
-            Owned set = Owned::steal(PyObject_GetAttr(r.get(), name));
-            PyObject** dp = set ? nullptr : bz_instance_dict_pointer(r.get());
-            if (set) {
-                if (!Owned::steal(PyObject_CallOneArg(set.get(), state))) return nullptr;
-            } else if (dp && *dp && PyDict_Check(state)) {  // as pickle does without __setstate__
-                PyErr_Clear();
-                if (PyDict_Update(*dp, state) < 0) return nullptr;
-            } else {
+        case RecipeNode::Set:
+        case RecipeNode::FrozenSet: {
+            Owned s = Owned::steal(PySet_New(nullptr));
+            for (RecipeId p : n.parts) {
+                PyObject* x = build(p);
+                if (!x || PySet_Add(s.get(), x) < 0) return nullptr;
+            }
+            return n.kind == RecipeNode::Set ? s.release() : PyFrozenSet_New(s.get());
+        }
+        case RecipeNode::Slice: {
+            PyObject *a = build(n.parts[0]), *b = build(n.parts[1]), *c = build(n.parts[2]);
+            return a && b && c ? PySlice_New(a, b, c) : nullptr;
+        }
+        case RecipeNode::Cell: {
+            slot = PyCell_New(nullptr);
+            PyObject* x = build(n.parts[0]);
+            if (!x && PyErr_Occurred()) return nullptr;
+            PyCell_Set(slot, x);
+            return slot;
+        }
+        case RecipeNode::Method: {
+            PyObject *f = build(n.parts[0]), *self = f ? build(n.parts[1]) : nullptr;
+            return self ? PyMethod_New(f, self) : nullptr;
+        }
+        case RecipeNode::BoundBuiltin: {
+            PyObject* self = build(n.parts[0]);
+            return self ? PyCMethod_New(n.method, self, n.object.get(), nullptr) : nullptr;
+        }
+        case RecipeNode::BoundSlot: {
+            PyObject* self = build(n.parts[0]);
+            return self ? Py_TYPE(n.object.get())
+                              ->tp_descr_get(n.object.get(), self, reinterpret_cast<PyObject*>(Py_TYPE(self)))
+                        : nullptr;
+        }
+        case RecipeNode::Call: {
+            PyObject *f = build(n.parts[0]), *a = f ? build(n.parts[1]) : nullptr;
+            if (!a) return nullptr;
+            Owned r = Owned::steal(PyObject_Call(f, a, nullptr));
+            if (!r) return nullptr;
+            if (PyObject* state = build(n.parts[2])) {
+                static PyObject* name = PyUnicode_InternFromString("__setstate__");
+                Owned set = Owned::steal(PyObject_GetAttr(r.get(), name));
+                PyObject** dp = set ? nullptr : bz_instance_dict_pointer(r.get());
+                if (set) {
+                    if (!Owned::steal(PyObject_CallOneArg(set.get(), state))) return nullptr;
+                } else if (dp && *dp && PyDict_Check(state)) {  // as pickle does without __setstate__
+                    PyErr_Clear();
+                    if (PyDict_Update(*dp, state) < 0) return nullptr;
+                } else {
+                    return nullptr;
+                }
+            } else if (PyErr_Occurred()) {
                 return nullptr;
             }
-        } else if (PyErr_Occurred()) {
-            return nullptr;
+            return r.release();
         }
-        return r.release();
-    }
-    case RecipeNode::Function: {
-        PyObject* x = n.extra.get();
-        slot = PyFunction_NewWithQualName(n.object.get(), PyTuple_GET_ITEM(x, 0), PyTuple_GET_ITEM(x, 2));
-        if (!slot) return nullptr;
-        auto* f = reinterpret_cast<PyFunctionObject*>(slot);
-        PyObject** fields[] = {&f->func_defaults, &f->func_kwdefaults, &f->func_closure, &f->func_dict, &f->func_annotations};
-        for (size_t i = 0; i < n.parts.size(); ++i) {
-            PyObject* p = build(n.parts[i]);
-            if (!p && PyErr_Occurred()) return nullptr;
-            if (p) Py_XSETREF(*fields[i], Py_NewRef(p));
+        case RecipeNode::Function: {
+            PyObject* x = n.extra.get();
+            slot = PyFunction_NewWithQualName(n.object.get(), PyTuple_GET_ITEM(x, 0), PyTuple_GET_ITEM(x, 2));
+            if (!slot) return nullptr;
+            auto* f = reinterpret_cast<PyFunctionObject*>(slot);
+            PyObject** fields[] = {&f->func_defaults, &f->func_kwdefaults, &f->func_closure, &f->func_dict,
+                                   &f->func_annotations};
+            for (size_t i = 0; i < n.parts.size(); ++i) {
+                PyObject* p = build(n.parts[i]);
+                if (!p && PyErr_Occurred()) return nullptr;
+                if (p) Py_XSETREF(*fields[i], Py_NewRef(p));
+            }
+            Py_XSETREF(f->func_name, Py_NewRef(PyTuple_GET_ITEM(x, 1)));
+            Py_XSETREF(f->func_doc, Py_NewRef(PyTuple_GET_ITEM(x, 3)));
+            Py_XSETREF(f->func_module, Py_NewRef(PyTuple_GET_ITEM(x, 4)));
+            return slot;
         }
-        Py_XSETREF(f->func_name, Py_NewRef(PyTuple_GET_ITEM(x, 1)));
-        Py_XSETREF(f->func_doc, Py_NewRef(PyTuple_GET_ITEM(x, 3)));
-        Py_XSETREF(f->func_module, Py_NewRef(PyTuple_GET_ITEM(x, 4)));
-        return slot;
-    }
-    case RecipeNode::Instance: return make_instance(id, n);
+        case RecipeNode::Instance: return make_instance(id, n);
     }
     return nullptr;
 }
@@ -187,63 +190,67 @@ bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out) {
         };
         bool attribute = false;
         switch (c.kind) {
-        case Change::DictKey: {
-            if (c.holder) {
-                attribute = true;
-                e.target = t.source_of(c.holder.get());
-                e.object = c.holder;
+            case Change::DictKey: {
+                if (c.holder) {
+                    attribute = true;
+                    e.target = t.source_of(c.holder.get());
+                    e.object = c.holder;
+                }
+                PyObject* now = PyDict_GetItemWithError(target, c.key.get());
+                if (now == c.old.get()) continue;
+                e.kind = now ? (attribute ? Effect::SetAttr : Effect::SetKey)
+                             : (attribute ? Effect::DelAttr : Effect::DelKey);
+                if (now && !value(now)) return false;
+                break;
             }
-            PyObject* now = PyDict_GetItemWithError(target, c.key.get());
-            if (now == c.old.get()) continue;
-            e.kind = now ? (attribute ? Effect::SetAttr : Effect::SetKey) : (attribute ? Effect::DelAttr : Effect::DelKey);
-            if (now && !value(now)) return false;
-            break;
-        }
-        case Change::Slot: {
-            Owned now = Owned::steal(PyObject_GenericGetAttr(target, c.key.get()));
-            PyErr_Clear();
-            if (now.get() == c.old.get()) continue;
-            e.kind = now ? Effect::SetAttr : Effect::DelAttr;
-            if (now && !value(now.get())) return false;
-            break;
-        }
-        case Change::TypeAttr: {
-            PyObject* now = PyDict_GetItemWithError(reinterpret_cast<PyTypeObject*>(target)->tp_dict, c.key.get());
-            if (now == c.old.get()) continue;
-            e.kind = Effect::TypeAttr;
-            if (!value(now)) return false;
-            break;
-        }
-        case Change::DictAll: {
-            Owned pairs = Owned::steal(dict_items(target));
-            e.kind = Effect::DictContents;
-            t.made(pairs.get());
-            if (!value(pairs.get())) return false;
-            break;
-        }
-        case Change::ListAppends: {
-            bool superseded = false;
-            for (const Change& d : t.journal.changes()) superseded |= d.kind == Change::ListAll && d.target.get() == target;
-            if (superseded || PyList_GET_SIZE(target) == c.length) continue;
-            Owned tail = Owned::steal(PyList_GetSlice(target, c.length, PyList_GET_SIZE(target)));
-            e.kind = Effect::ListExtend;
-            if (!value(tail.get())) return false;
-            break;
-        }
-        case Change::ListAll:
-        case Change::SetAll:
-        case Change::DequeAll: {
-            Owned all = Owned::steal(PySequence_List(target));
-            if (PyList_Check(target)) all = Owned::steal(PyList_GetSlice(target, 0, PyList_GET_SIZE(target)));
-            e.kind = c.kind == Change::ListAll ? Effect::ListContents : c.kind == Change::SetAll ? Effect::SetContents : Effect::DequeContents;
-            if (!value(all.get())) return false;
-            break;
-        }
-        case Change::Cell:
-            if (PyCell_GET(target) == c.old.get()) continue;
-            e.kind = Effect::CellContents;
-            if (!value(PyCell_GET(target))) return false;
-            break;
+            case Change::Slot: {
+                Owned now = Owned::steal(PyObject_GenericGetAttr(target, c.key.get()));
+                PyErr_Clear();
+                if (now.get() == c.old.get()) continue;
+                e.kind = now ? Effect::SetAttr : Effect::DelAttr;
+                if (now && !value(now.get())) return false;
+                break;
+            }
+            case Change::TypeAttr: {
+                PyObject* now = PyDict_GetItemWithError(reinterpret_cast<PyTypeObject*>(target)->tp_dict, c.key.get());
+                if (now == c.old.get()) continue;
+                e.kind = Effect::TypeAttr;
+                if (!value(now)) return false;
+                break;
+            }
+            case Change::DictAll: {
+                Owned pairs = Owned::steal(dict_items(target));
+                e.kind = Effect::DictContents;
+                t.made(pairs.get());
+                if (!value(pairs.get())) return false;
+                break;
+            }
+            case Change::ListAppends: {
+                bool superseded = false;
+                for (const Change& d : t.journal.changes())
+                    superseded |= d.kind == Change::ListAll && d.target.get() == target;
+                if (superseded || PyList_GET_SIZE(target) == c.length) continue;
+                Owned tail = Owned::steal(PyList_GetSlice(target, c.length, PyList_GET_SIZE(target)));
+                e.kind = Effect::ListExtend;
+                if (!value(tail.get())) return false;
+                break;
+            }
+            case Change::ListAll:
+            case Change::SetAll:
+            case Change::DequeAll: {
+                Owned all = Owned::steal(PySequence_List(target));
+                if (PyList_Check(target)) all = Owned::steal(PyList_GetSlice(target, 0, PyList_GET_SIZE(target)));
+                e.kind = c.kind == Change::ListAll  ? Effect::ListContents
+                         : c.kind == Change::SetAll ? Effect::SetContents
+                                                    : Effect::DequeContents;
+                if (!value(all.get())) return false;
+                break;
+            }
+            case Change::Cell:
+                if (PyCell_GET(target) == c.old.get()) continue;
+                e.kind = Effect::CellContents;
+                if (!value(PyCell_GET(target))) return false;
+                break;
         }
         out.push_back(std::move(e));
     }
@@ -267,17 +274,17 @@ int apply_effects(const std::vector<Effect>& effects, Builder& b, Fetcher& f) {
         PyObject *t = targets[i].get(), *v = e.value >= 0 ? b.build(e.value) : nullptr;
         int err = 0;
         switch (e.kind) {
-        case Effect::SetAttr: err = PyObject_GenericSetAttr(t, e.key.get(), v); break;
-        case Effect::DelAttr: err = PyObject_GenericSetAttr(t, e.key.get(), nullptr); break;
-        case Effect::SetKey: err = dict_set(t, e.key.get(), v); break;
-        case Effect::DelKey: err = dict_delete(t, e.key.get()); break;
-        case Effect::DictContents: err = dict_assign(t, v); break;
-        case Effect::ListExtend: err = PyList_SetSlice(t, PyList_GET_SIZE(t), PyList_GET_SIZE(t), v); break;
-        case Effect::ListContents: err = PyList_SetSlice(t, 0, PyList_GET_SIZE(t), v); break;
-        case Effect::SetContents: err = set_assign(t, v); break;
-        case Effect::DequeContents: err = deque_assign(t, v); break;
-        case Effect::CellContents: err = PyCell_Set(t, v); break;
-        case Effect::TypeAttr: err = PyType_Type.tp_setattro(t, e.key.get(), v); break;
+            case Effect::SetAttr: err = PyObject_GenericSetAttr(t, e.key.get(), v); break;
+            case Effect::DelAttr: err = PyObject_GenericSetAttr(t, e.key.get(), nullptr); break;
+            case Effect::SetKey: err = dict_set(t, e.key.get(), v); break;
+            case Effect::DelKey: err = dict_delete(t, e.key.get()); break;
+            case Effect::DictContents: err = dict_assign(t, v); break;
+            case Effect::ListExtend: err = PyList_SetSlice(t, PyList_GET_SIZE(t), PyList_GET_SIZE(t), v); break;
+            case Effect::ListContents: err = PyList_SetSlice(t, 0, PyList_GET_SIZE(t), v); break;
+            case Effect::SetContents: err = set_assign(t, v); break;
+            case Effect::DequeContents: err = deque_assign(t, v); break;
+            case Effect::CellContents: err = PyCell_Set(t, v); break;
+            case Effect::TypeAttr: err = PyType_Type.tp_setattro(t, e.key.get(), v); break;
         }
         if (err < 0) return -1;
     }

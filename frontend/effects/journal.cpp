@@ -54,7 +54,8 @@ int deque_assign(PyObject* deque, PyObject* elements) {
     while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) base = base->tp_base;
     Owned cleared = Owned::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "clear", "O", deque));
     if (!cleared) return -1;
-    Owned filled = Owned::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "extend", "OO", deque, elements));
+    Owned filled =
+        Owned::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "extend", "OO", deque, elements));
     return filled ? 0 : -1;
 }
 
@@ -94,7 +95,8 @@ Change& Journal::record(Change::Kind kind, PyObject* target) {
 int Journal::before_dict_key(PyObject* dict, PyObject* key, bool deletes, PyObject* holder) {
     if (find(dict, Change::DictAll)) return 0;
     if (PyODict_Check(dict)) return before_dict(dict);
-    // Deleting and putting back would move the key to the end; only strings make a record that can be looked up without user code.
+    // Deleting and putting back would move the key to the end; only strings make a record that can be looked up without
+    // user code.
     if (deletes || !PyUnicode_CheckExact(key)) return before_dict(dict);
     if (find_key(dict, key)) return 0;
     PyObject* old = PyDict_GetItemWithError(dict, key);
@@ -106,7 +108,8 @@ int Journal::before_dict_key(PyObject* dict, PyObject* key, bool deletes, PyObje
     return 0;
 }
 
-// The items before the trace, where single keys may have been changed already: new keys stand at the end and are left out.
+// The items before the trace, where single keys may have been changed already: new keys stand at the end and are left
+// out.
 Owned Journal::original_items(PyObject* dict) const {
     Owned now = Owned::steal(dict_items(dict));
     if (!now || !index_.contains(dict)) return now;
@@ -202,17 +205,19 @@ void Journal::undo() {
         PyObject* t = c.target.get();
         int err = 0;
         switch (c.kind) {
-        case Change::DictKey: err = c.old ? PyDict_SetItem(t, c.key.get(), c.old.get()) : PyDict_DelItem(t, c.key.get()); break;
-        case Change::DictAll: err = dict_assign(t, c.old.get()); break;
-        case Change::ListAppends:
-            if (PyList_GET_SIZE(t) > c.length) err = PyList_SetSlice(t, c.length, PyList_GET_SIZE(t), nullptr);
-            break;
-        case Change::ListAll: err = PyList_SetSlice(t, 0, PyList_GET_SIZE(t), c.old.get()); break;
-        case Change::SetAll: err = set_assign(t, c.old.get()); break;
-        case Change::DequeAll: err = deque_assign(t, c.old.get()); break;
-        case Change::Cell: err = PyCell_Set(t, c.old.get()); break;
-        case Change::Slot: err = PyObject_GenericSetAttr(t, c.key.get(), c.old.get()); break;
-        case Change::TypeAttr: err = PyType_Type.tp_setattro(t, c.key.get(), c.old.get()); break;
+            case Change::DictKey:
+                err = c.old ? PyDict_SetItem(t, c.key.get(), c.old.get()) : PyDict_DelItem(t, c.key.get());
+                break;
+            case Change::DictAll: err = dict_assign(t, c.old.get()); break;
+            case Change::ListAppends:
+                if (PyList_GET_SIZE(t) > c.length) err = PyList_SetSlice(t, c.length, PyList_GET_SIZE(t), nullptr);
+                break;
+            case Change::ListAll: err = PyList_SetSlice(t, 0, PyList_GET_SIZE(t), c.old.get()); break;
+            case Change::SetAll: err = set_assign(t, c.old.get()); break;
+            case Change::DequeAll: err = deque_assign(t, c.old.get()); break;
+            case Change::Cell: err = PyCell_Set(t, c.old.get()); break;
+            case Change::Slot: err = PyObject_GenericSetAttr(t, c.key.get(), c.old.get()); break;
+            case Change::TypeAttr: err = PyType_Type.tp_setattro(t, c.key.get(), c.old.get()); break;
         }
         if (err < 0) PyErr_Clear();  // deleting what a later change already removed
     }

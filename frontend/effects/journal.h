@@ -1,5 +1,6 @@
-// The journal of a trace: objects that existed before are changed for real while tracing, so that every reader (Python or C) sees the
-// change; each target's old state is kept, all changes are undone when the trace ends, and their net effect is replayed at run time.
+// The journal of a trace: objects that existed before are changed for real while tracing, so that every reader (Python
+// or C) sees the change; each target's old state is kept, all changes are undone when the trace ends, and their net
+// effect is replayed at run time.
 #pragma once
 #include <unordered_map>
 #include <vector>
@@ -10,18 +11,20 @@ namespace braze::frontend {
 
 struct Change {
     enum Kind : uint8_t {
-        DictKey,     // one key of a dict (a namespace or an attribute dict): `key`, old value or nothing
-        DictAll,     // a whole dict or subclass: old items in order
-        ListAppends, // a list that only grew: `length` is the old one
-        ListAll, SetAll, DequeAll,
-        Cell,        // old contents
-        Slot,        // an attribute set through the type's own C setter: `key` is its name
-        TypeAttr     // an attribute of a class
+        DictKey,      // one key of a dict (a namespace or an attribute dict): `key`, old value or nothing
+        DictAll,      // a whole dict or subclass: old items in order
+        ListAppends,  // a list that only grew: `length` is the old one
+        ListAll,
+        SetAll,
+        DequeAll,
+        Cell,     // old contents
+        Slot,     // an attribute set through the type's own C setter: `key` is its name
+        TypeAttr  // an attribute of a class
     } kind;
     Owned target;
-    Owned holder;    // DictKey of an attribute dict: the object itself
+    Owned holder;  // DictKey of an attribute dict: the object itself
     Owned key;
-    Owned old;       // value, or a tuple/list of the old contents
+    Owned old;  // value, or a tuple/list of the old contents
     Py_ssize_t length = 0;
 };
 
@@ -44,7 +47,8 @@ class Journal {
     bool changed(PyObject* target) const { return index_.contains(target); }
     bool changed_key(PyObject* dict, PyObject* key) const;
     bool changed_slot(PyObject* object, PyObject* name) const { return find_key(object, name) != nullptr; }
-    // Old contents of a changed list, set or deque (a list) or dict (tuple of (key, value) pairs); nothing if unchanged.
+    // Old contents of a changed list, set or deque (a list) or dict (tuple of (key, value) pairs); nothing if
+    // unchanged.
     Owned original(PyObject* target) const;
     // Puts everything back, last change first.
     void undo();

@@ -62,7 +62,8 @@ RecipeId Recipes::items(Tracer& t, RecipeId id, RecipeNode::Kind kind, PyObject*
 }
 
 static bool is_struct_sequence(PyObject* v) {
-    return PyTuple_Check(v) && !PyTuple_CheckExact(v) && PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(v)), "n_sequence_fields");
+    return PyTuple_Check(v) && !PyTuple_CheckExact(v) &&
+           PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(v)), "n_sequence_fields");
 }
 
 RecipeId Recipes::record_new(Tracer& t, PyObject* v, RecipeId id) {
@@ -124,7 +125,8 @@ RecipeId Recipes::record_new(Tracer& t, PyObject* v, RecipeId id) {
         return id;
     }
     if (Py_TYPE(v) == &_PyMethodWrapper_Type) {  // not by its name: super().__setattr__ is not self.__setattr__
-        Owned cls = Owned::steal(PyObject_GetAttrString(v, "__objclass__")), name = Owned::steal(PyObject_GetAttrString(v, "__name__")),
+        Owned cls = Owned::steal(PyObject_GetAttrString(v, "__objclass__")),
+              name = Owned::steal(PyObject_GetAttrString(v, "__name__")),
               self = Owned::steal(PyObject_GetAttrString(v, "__self__"));
         if (!cls || !name || !self) return PyErr_Clear(), fail(v);
         PyObject* slot = PyDict_GetItemWithError(reinterpret_cast<PyTypeObject*>(cls.get())->tp_dict, name.get());
@@ -155,8 +157,9 @@ RecipeId Recipes::record_function(Tracer& t, PyObject* v, RecipeId id) {
     }
     RecipeNode n{RecipeNode::Function};
     n.object = Owned::share(f->func_code);
-    n.extra = Owned::steal(PyTuple_Pack(5, f->func_globals, f->func_name, f->func_qualname, f->func_doc ? f->func_doc : Py_None,
-                                        f->func_module ? f->func_module : Py_None));
+    n.extra =
+        Owned::steal(PyTuple_Pack(5, f->func_globals, f->func_name, f->func_qualname,
+                                  f->func_doc ? f->func_doc : Py_None, f->func_module ? f->func_module : Py_None));
     PyObject* parts[] = {f->func_defaults, f->func_kwdefaults, f->func_closure, f->func_dict, f->func_annotations};
     for (PyObject* p : parts) {
         RecipeId r = -1;
@@ -188,8 +191,8 @@ RecipeId Recipes::record_instance(Tracer& t, PyObject* v, RecipeId id) {
     PyTypeObject* type = Py_TYPE(v);
     PyTypeObject* base = solid_base(type);
     bool exception = PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
-    bool known = base == &PyBaseObject_Type || base == &PyList_Type || base == &PyDict_Type || base == &PyTuple_Type || base == &PySet_Type ||
-                 base == &PyODict_Type || exception;
+    bool known = base == &PyBaseObject_Type || base == &PyList_Type || base == &PyDict_Type || base == &PyTuple_Type ||
+                 base == &PySet_Type || base == &PyODict_Type || exception;
     if (!known) return record_reduce(t, v, id);
     RecipeNode n{RecipeNode::Instance};
     n.object = Owned::share(reinterpret_cast<PyObject*>(type));
@@ -265,7 +268,9 @@ RecipeId Recipes::record_reduce(Tracer& t, PyObject* v, RecipeId id) {
     // The tuple and what __reduce__ made for it are new; what they hold is not.
     RecipeId callee = record(t, PyTuple_GET_ITEM(r.get(), 0));
     RecipeId args = callee < 0 ? -1 : record(t, PyTuple_GET_ITEM(r.get(), 1));
-    RecipeId state = args < 0 ? -1 : record(t, n > 2 && PyTuple_GET_ITEM(r.get(), 2) != Py_None ? PyTuple_GET_ITEM(r.get(), 2) : nullptr);
+    RecipeId state =
+        args < 0 ? -1
+                 : record(t, n > 2 && PyTuple_GET_ITEM(r.get(), 2) != Py_None ? PyTuple_GET_ITEM(r.get(), 2) : nullptr);
     if (state < 0) return -1;
     node.parts = {callee, args, state};
     nodes[static_cast<size_t>(id)] = std::move(node);

@@ -1,7 +1,7 @@
 // How to rebuild what outlives a graph: the return value, changed locals, the new contents of changed objects.
 //
-// Recipes form a graph of nodes (one object stays one object; cycles through lists, dicts, instances and cells are possible). A node is built at
-// most once a run.
+// Recipes form a graph of nodes (one object stays one object; cycles through lists, dicts, instances and cells are
+// possible). A node is built at most once a run.
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -17,18 +17,24 @@ using RecipeId = int;
 
 struct RecipeNode {
     enum Kind : uint8_t {
-        Const,       // object
-        Fetch,       // source
-        Output,      // graph output `index`
-        Null,        // an empty slot
-        Tuple, List, Dict, Set, FrozenSet, Slice,
-        StructSeq,   // object: the type
-        Instance,    // object: the type; parts: dict or Null, then base contents or Null; slots: names with values
-        Function,    // object: code; parts: defaults, kwdefaults, closure, dict, annotations
-        Cell, Method,
-        BoundBuiltin, // method: its definition; object: the module or nothing; parts: self
-        BoundSlot,    // object: the slot wrapper; parts: self
-        Call          // parts: callable, arguments tuple, state or Null (__reduce__)
+        Const,   // object
+        Fetch,   // source
+        Output,  // graph output `index`
+        Null,    // an empty slot
+        Tuple,
+        List,
+        Dict,
+        Set,
+        FrozenSet,
+        Slice,
+        StructSeq,  // object: the type
+        Instance,   // object: the type; parts: dict or Null, then base contents or Null; slots: names with values
+        Function,   // object: code; parts: defaults, kwdefaults, closure, dict, annotations
+        Cell,
+        Method,
+        BoundBuiltin,  // method: its definition; object: the module or nothing; parts: self
+        BoundSlot,     // object: the slot wrapper; parts: self
+        Call           // parts: callable, arguments tuple, state or Null (__reduce__)
     } kind;
     Owned object, extra;
     int index = 0;
@@ -38,9 +44,21 @@ struct RecipeNode {
 };
 
 struct Effect {
-    enum Kind : uint8_t { SetAttr, DelAttr, SetKey, DelKey, DictContents, ListExtend, ListContents, SetContents, DequeContents, CellContents, TypeAttr } kind;
+    enum Kind : uint8_t {
+        SetAttr,
+        DelAttr,
+        SetKey,
+        DelKey,
+        DictContents,
+        ListExtend,
+        ListContents,
+        SetContents,
+        DequeContents,
+        CellContents,
+        TypeAttr
+    } kind;
     SourceId target = kNoSource;
-    Owned object;     // where the target has no source: the very object
+    Owned object;  // where the target has no source: the very object
     Owned key;
     RecipeId value = -1;
 };
@@ -70,7 +88,8 @@ class Recipes {
 // One run's rebuilding.
 class Builder {
   public:
-    Builder(const Recipes& r, Fetcher& f, PyObject* const* outputs) : recipes_(r), fetcher_(f), outputs_(outputs), built_(r.nodes.size(), nullptr) {}
+    Builder(const Recipes& r, Fetcher& f, PyObject* const* outputs)
+        : recipes_(r), fetcher_(f), outputs_(outputs), built_(r.nodes.size(), nullptr) {}
     ~Builder() {
         for (PyObject* o : built_) Py_XDECREF(o);
     }

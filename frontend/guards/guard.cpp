@@ -15,7 +15,8 @@ bool same_constant(PyObject* a, PyObject* b) {
         Py_complex x = PyComplex_AsCComplex(a), y = PyComplex_AsCComplex(b);
         return std::memcmp(&x, &y, sizeof x) == 0;
     }
-    if (PyUnicode_CheckExact(a)) return PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) && PyUnicode_Compare(a, b) == 0;
+    if (PyUnicode_CheckExact(a))
+        return PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) && PyUnicode_Compare(a, b) == 0;
     if (PyTuple_Check(a)) {
         if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); ++i)
@@ -54,7 +55,8 @@ void GuardSet::type_is(SourceId s, PyTypeObject* type) {
 }
 
 void GuardSet::equals(SourceId s, PyObject* value) {
-    if (value == Py_None || PyBool_Check(value) || value == Py_Ellipsis || value == Py_NotImplemented) return is(s, value);
+    if (value == Py_None || PyBool_Check(value) || value == Py_Ellipsis || value == Py_NotImplemented)
+        return is(s, value);
     if (add_once(GuardKind::Equals, s, nullptr)) push(GuardKind::Equals, s).expected = Owned::share(value);
 }
 
@@ -97,7 +99,9 @@ void GuardSet::same_storage(SourceId a, SourceId b, bool same) {
 
 void GuardSet::tensor(SourceId s, std::unique_ptr<TensorGuard> t) { push(GuardKind::Tensor, s).tensor = std::move(t); }
 
-void GuardSet::global_state(std::unique_ptr<GlobalStateGuard> g) { push(GuardKind::GlobalState, kNoSource).state = std::move(g); }
+void GuardSet::global_state(std::unique_ptr<GlobalStateGuard> g) {
+    push(GuardKind::GlobalState, kNoSource).state = std::move(g);
+}
 
 static Py_ssize_t length_of(PyObject* v) {
     if (PyList_Check(v)) return PyList_GET_SIZE(v);
@@ -116,47 +120,48 @@ bool GuardSet::holds(const Guard& g, Fetcher& f) const {
         return g.kind == GuardKind::Absent;
     }
     switch (g.kind) {
-    case GuardKind::Is: return v == g.expected.get();
-    case GuardKind::TypeIs: return reinterpret_cast<PyObject*>(Py_TYPE(v)) == g.expected.get();
-    case GuardKind::Equals: return same_constant(v, g.expected.get());
-    case GuardKind::Length: return length_of(v) == g.number;
-    case GuardKind::DictKeys: {
-        if (!PyDict_Check(v) || PyDict_GET_SIZE(v) != PyTuple_GET_SIZE(g.expected.get())) return false;
-        if (PyODict_CheckExact(v) || PyODict_Check(v)) {
-            Owned keys = Owned::steal(PySequence_List(v));
-            if (!keys) return PyErr_Clear(), false;
-            for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); ++i)
-                if (!same_constant(PyList_GET_ITEM(keys.get(), i), PyTuple_GET_ITEM(g.expected.get(), i))) return false;
+        case GuardKind::Is: return v == g.expected.get();
+        case GuardKind::TypeIs: return reinterpret_cast<PyObject*>(Py_TYPE(v)) == g.expected.get();
+        case GuardKind::Equals: return same_constant(v, g.expected.get());
+        case GuardKind::Length: return length_of(v) == g.number;
+        case GuardKind::DictKeys: {
+            if (!PyDict_Check(v) || PyDict_GET_SIZE(v) != PyTuple_GET_SIZE(g.expected.get())) return false;
+            if (PyODict_CheckExact(v) || PyODict_Check(v)) {
+                Owned keys = Owned::steal(PySequence_List(v));
+                if (!keys) return PyErr_Clear(), false;
+                for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); ++i)
+                    if (!same_constant(PyList_GET_ITEM(keys.get(), i), PyTuple_GET_ITEM(g.expected.get(), i)))
+                        return false;
+                return true;
+            }
+            Py_ssize_t pos = 0, i = 0;
+            PyObject *k, *item;
+            while (PyDict_Next(v, &pos, &k, &item))
+                if (!same_constant(k, PyTuple_GET_ITEM(g.expected.get(), i++))) return false;
             return true;
         }
-        Py_ssize_t pos = 0, i = 0;
-        PyObject *k, *item;
-        while (PyDict_Next(v, &pos, &k, &item))
-            if (!same_constant(k, PyTuple_GET_ITEM(g.expected.get(), i++))) return false;
-        return true;
-    }
-    case GuardKind::DictLacks: {
-        if (!PyDict_Check(v)) return false;
-        int r = PyDict_Contains(v, g.expected.get());
-        if (r < 0) PyErr_Clear();
-        return r == 0;
-    }
-    case GuardKind::SetEquals: {
-        if (!PyAnySet_Check(v) || PySet_GET_SIZE(v) != PySet_GET_SIZE(g.expected.get())) return false;
-        int r = PyObject_RichCompareBool(v, g.expected.get(), Py_EQ);
-        if (r < 0) PyErr_Clear();
-        return r > 0;
-    }
-    case GuardKind::Present: return true;
-    case GuardKind::Absent: return false;
-    case GuardKind::Tensor: return g.tensor->check(v);
-    case GuardKind::SameObject: return v == f.fetch(g.other);
-    case GuardKind::NotSameObject: return v != f.fetch(g.other);
-    case GuardKind::SameStorage: {
-        PyObject* o = f.fetch(g.other);
-        return o && tensor_bridge()->same_storage(v, o) == (g.number != 0);
-    }
-    case GuardKind::GlobalState: break;
+        case GuardKind::DictLacks: {
+            if (!PyDict_Check(v)) return false;
+            int r = PyDict_Contains(v, g.expected.get());
+            if (r < 0) PyErr_Clear();
+            return r == 0;
+        }
+        case GuardKind::SetEquals: {
+            if (!PyAnySet_Check(v) || PySet_GET_SIZE(v) != PySet_GET_SIZE(g.expected.get())) return false;
+            int r = PyObject_RichCompareBool(v, g.expected.get(), Py_EQ);
+            if (r < 0) PyErr_Clear();
+            return r > 0;
+        }
+        case GuardKind::Present: return true;
+        case GuardKind::Absent: return false;
+        case GuardKind::Tensor: return g.tensor->check(v);
+        case GuardKind::SameObject: return v == f.fetch(g.other);
+        case GuardKind::NotSameObject: return v != f.fetch(g.other);
+        case GuardKind::SameStorage: {
+            PyObject* o = f.fetch(g.other);
+            return o && tensor_bridge()->same_storage(v, o) == (g.number != 0);
+        }
+        case GuardKind::GlobalState: break;
     }
     return false;
 }
@@ -182,20 +187,23 @@ std::string GuardSet::text(int i, PyObject* names) const {
     const Guard& g = guards_[static_cast<size_t>(i)];
     std::string s = sources.describe(g.source, names);
     switch (g.kind) {
-    case GuardKind::Is: return s + " is " + repr(g.expected.get());
-    case GuardKind::TypeIs: return "type(" + s + ") is " + reinterpret_cast<PyTypeObject*>(g.expected.get())->tp_name;
-    case GuardKind::Equals: return s + " == " + repr(g.expected.get());
-    case GuardKind::Length: return "len(" + s + ") == " + std::to_string(g.number);
-    case GuardKind::DictKeys: return "keys of " + s + " are " + repr(g.expected.get());
-    case GuardKind::DictLacks: return repr(g.expected.get()) + " not in " + s;
-    case GuardKind::SetEquals: return s + " == " + repr(g.expected.get());
-    case GuardKind::Present: return s + " exists";
-    case GuardKind::Absent: return s + " does not exist";
-    case GuardKind::Tensor: return s + ": " + g.tensor->text();
-    case GuardKind::SameObject: return s + " is " + sources.describe(g.other, names);
-    case GuardKind::NotSameObject: return s + " is not " + sources.describe(g.other, names);
-    case GuardKind::SameStorage: return s + (g.number ? " shares memory with " : " shares no memory with ") + sources.describe(g.other, names);
-    case GuardKind::GlobalState: return "torch's global state";
+        case GuardKind::Is: return s + " is " + repr(g.expected.get());
+        case GuardKind::TypeIs:
+            return "type(" + s + ") is " + reinterpret_cast<PyTypeObject*>(g.expected.get())->tp_name;
+        case GuardKind::Equals: return s + " == " + repr(g.expected.get());
+        case GuardKind::Length: return "len(" + s + ") == " + std::to_string(g.number);
+        case GuardKind::DictKeys: return "keys of " + s + " are " + repr(g.expected.get());
+        case GuardKind::DictLacks: return repr(g.expected.get()) + " not in " + s;
+        case GuardKind::SetEquals: return s + " == " + repr(g.expected.get());
+        case GuardKind::Present: return s + " exists";
+        case GuardKind::Absent: return s + " does not exist";
+        case GuardKind::Tensor: return s + ": " + g.tensor->text();
+        case GuardKind::SameObject: return s + " is " + sources.describe(g.other, names);
+        case GuardKind::NotSameObject: return s + " is not " + sources.describe(g.other, names);
+        case GuardKind::SameStorage:
+            return s + (g.number ? " shares memory with " : " shares no memory with ") +
+                   sources.describe(g.other, names);
+        case GuardKind::GlobalState: return "torch's global state";
     }
     return s;
 }
@@ -207,10 +215,12 @@ std::string GuardSet::explain(int i, Fetcher& f, PyObject* names) const {
     std::string s = sources.describe(g.source, names);
     if (g.kind == GuardKind::Tensor) return s + ": " + (v ? g.tensor->explain(v) : "it no longer exists");
     if (g.kind == GuardKind::TypeIs && v)
-        return s + ": expected type " + reinterpret_cast<PyTypeObject*>(g.expected.get())->tp_name + ", got " + Py_TYPE(v)->tp_name;
+        return s + ": expected type " + reinterpret_cast<PyTypeObject*>(g.expected.get())->tp_name + ", got " +
+               Py_TYPE(v)->tp_name;
     if (g.kind == GuardKind::Length && v)
         return s + ": expected length " + std::to_string(g.number) + ", got " + std::to_string(length_of(v));
-    if (g.kind == GuardKind::Equals || g.kind == GuardKind::Is) return s + ": expected " + repr(g.expected.get()) + ", got " + repr(v);
+    if (g.kind == GuardKind::Equals || g.kind == GuardKind::Is)
+        return s + ": expected " + repr(g.expected.get()) + ", got " + repr(v);
     return text(i, names) + ": no longer true";
 }
 

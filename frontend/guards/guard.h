@@ -1,5 +1,5 @@
-// Guards: what must hold at the start of a segment so that its graph may run. Each kind is written once: its check, its explanation and its
-// text form. Checking runs no Python code of the user.
+// Guards: what must hold at the start of a segment so that its graph may run. Each kind is written once: its check, its
+// explanation and its text form. Checking runs no Python code of the user.
 #pragma once
 #include <memory>
 #include <string>
@@ -20,9 +20,9 @@ enum class GuardKind : uint8_t {
 struct Guard {
     GuardKind kind;
     SourceId source = kNoSource;
-    SourceId other = kNoSource;         // SameObject, NotSameObject, SameStorage
-    Owned expected;                     // Is, TypeIs, Equals, DictKeys (tuple), DictLacks (key), SetEquals
-    Py_ssize_t number = 0;              // Length; SameStorage: 1 shares, 0 does not
+    SourceId other = kNoSource;  // SameObject, NotSameObject, SameStorage
+    Owned expected;              // Is, TypeIs, Equals, DictKeys (tuple), DictLacks (key), SetEquals
+    Py_ssize_t number = 0;       // Length; SameStorage: 1 shares, 0 does not
     std::unique_ptr<TensorGuard> tensor;
     std::unique_ptr<GlobalStateGuard> state;
 };

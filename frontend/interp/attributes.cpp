@@ -56,7 +56,8 @@ static PyObject* bind(Tracer& t, PyObject* attr, PyObject* owner, PyTypeObject* 
     if (dt == &PyProperty_Type) {
         Owned get = Owned::steal(PyObject_GetAttrString(attr, "fget"));
         if (!get) return nullptr;
-        if (get.get() == Py_None || !PyFunction_Check(get.get())) return t.result(dt->tp_descr_get(attr, owner, (PyObject*)tp));
+        if (get.get() == Py_None || !PyFunction_Check(get.get()))
+            return t.result(dt->tp_descr_get(attr, owner, (PyObject*)tp));
         return t.result(PyObject_CallOneArg(get.get(), owner));
     }
     if (dt == &PyMemberDescr_Type || named(dt, "_collections._tuplegetter")) {
@@ -79,7 +80,9 @@ static PyObject* bind(Tracer& t, PyObject* attr, PyObject* owner, PyTypeObject* 
             return d;
         }
         PyObject* v = dt->tp_descr_get(attr, owner, (PyObject*)tp);
-        if (!v || s == kNoSource || t.guards.sources[s].kind == SourceKind::Const || t.journal.changed_slot(owner, name)) return t.result(v);
+        if (!v || s == kNoSource || t.guards.sources[s].kind == SourceKind::Const ||
+            t.journal.changed_slot(owner, name))
+            return t.result(v);
         return t.loaded(v, t.guards.sources.add(SourceKind::Attribute, s, name));
     }
     return t.result(dt->tp_descr_get(attr, owner, (PyObject*)tp));  // a descriptor class in Python is interpreted
@@ -125,11 +128,13 @@ static PyObject* class_attribute(Tracer& t, PyObject* cls, PyObject* name) {
     auto* tp = reinterpret_cast<PyTypeObject*>(cls);
     PyTypeObject* meta = Py_TYPE(cls);
     PyObject* m = meta == &PyType_Type ? bz_type_lookup(meta, name) : t.type_attribute(meta, name);
-    if (m && Py_TYPE(m)->tp_descr_set) return t.result(PyObject_GetAttr(cls, name));  // __dict__, __name__, properties of Enum
+    if (m && Py_TYPE(m)->tp_descr_set)
+        return t.result(PyObject_GetAttr(cls, name));  // __dict__, __name__, properties of Enum
     PyObject* attr = t.type_attribute(tp, name);
     if (!attr) return t.result(PyObject_GetAttr(cls, name));
     if (Py_TYPE(attr)->tp_descr_get) return t.result(PyObject_GetAttr(cls, name));
-    if ((tp->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) || t.journal.changed_slot(cls, name)) return t.result(Py_NewRef(attr));
+    if ((tp->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) || t.journal.changed_slot(cls, name))
+        return t.result(Py_NewRef(attr));
     return t.loaded(Py_NewRef(attr), t.guards.sources.add(SourceKind::TypeAttribute, t.type_source(tp), name));
 }
 
@@ -171,7 +176,8 @@ PyObject* get_attribute(Tracer& t, PyObject* owner, PyObject* name) {
     if (PyType_Check(owner)) return class_attribute(t, owner, name);
     if (Py_TYPE(owner) == &PySuper_Type) return super_attribute(t, owner, name);
     if (standard_lookup(Py_TYPE(owner))) return load_attribute(t, owner, name, false);
-    if (is_python_class(Py_TYPE(owner))) return t.result(PyObject_GetAttr(owner, name));  // __getattribute__ in Python: interpreted
+    if (is_python_class(Py_TYPE(owner)))
+        return t.result(PyObject_GetAttr(owner, name));  // __getattribute__ in Python: interpreted
     return plain_attribute(t, owner, name, t.source_of(owner));
 }
 
@@ -192,7 +198,8 @@ int bz_load_method(PyObject* owner, PyObject* name, PyObject** method) {
     if (!t.begin_hook()) return 0;
     PyTypeObject* tp = Py_TYPE(owner);
     // An unbound method saves making a bound one; only where the instance cannot override it.
-    if (!t.capture->is_fake(owner) && !PyType_Check(owner) && !PyModule_Check(owner) && tp != &PySuper_Type && standard_lookup(tp)) {
+    if (!t.capture->is_fake(owner) && !PyType_Check(owner) && !PyModule_Check(owner) && tp != &PySuper_Type &&
+        standard_lookup(tp)) {
         PyObject* attr = bz_type_lookup(tp, name);
         PyObject** dp = bz_instance_dict_pointer(owner);
         bool hidden = dp && *dp && PyDict_GetItemWithError(*dp, name);

@@ -9,7 +9,6 @@ namespace braze::frontend {
 
 namespace {
 
-
 struct Rule {
     const char* name;
     bool prefix;
@@ -61,10 +60,12 @@ std::string text(PyObject* s) {
     return c ? c : "";
 }
 
-// Is it a method of the class of `self` (or of its metaclass, if `self` is a class)? Otherwise a class or static method found on a class.
+// Is it a method of the class of `self` (or of its metaclass, if `self` is a class)? Otherwise a class or static method
+// found on a class.
 bool method_of(PyTypeObject* t, const PyMethodDef* ml) {
     for (Py_ssize_t i = 0; t->tp_mro && i < PyTuple_GET_SIZE(t->tp_mro); ++i)
-        for (PyMethodDef* m = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, i))->tp_methods; m && m->ml_name; ++m)
+        for (PyMethodDef* m = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, i))->tp_methods;
+             m && m->ml_name; ++m)
             if (m == ml) return true;
     return false;
 }
@@ -96,14 +97,17 @@ std::string name_of(PyObject* o) {
         }
         return defining_type(Py_TYPE(self), f->m_ml) + "." + f->m_ml->ml_name;
     }
-    if (Py_TYPE(o) == &PyMethodDescr_Type || Py_TYPE(o) == &PyWrapperDescr_Type || Py_TYPE(o) == &PyClassMethodDescr_Type) {
+    if (Py_TYPE(o) == &PyMethodDescr_Type || Py_TYPE(o) == &PyWrapperDescr_Type ||
+        Py_TYPE(o) == &PyClassMethodDescr_Type) {
         auto* d = reinterpret_cast<PyDescrObject*>(o);
         return std::string(d->d_type->tp_name) + "." + text(d->d_name);
     }
     if (Py_TYPE(o) == &_PyMethodWrapper_Type) {
-        Owned n = Owned::steal(PyObject_GetAttrString(o, "__name__")), c = Owned::steal(PyObject_GetAttrString(o, "__objclass__"));
+        Owned n = Owned::steal(PyObject_GetAttrString(o, "__name__")),
+              c = Owned::steal(PyObject_GetAttrString(o, "__objclass__"));
         PyErr_Clear();
-        return std::string(c && PyType_Check(c.get()) ? reinterpret_cast<PyTypeObject*>(c.get())->tp_name : "?") + "." + text(n.get());
+        return std::string(c && PyType_Check(c.get()) ? reinterpret_cast<PyTypeObject*>(c.get())->tp_name : "?") + "." +
+               text(n.get());
     }
     return "";
 }
@@ -154,7 +158,8 @@ bool c_type_allowed(PyTypeObject* t) {
     };
     for (const char* n : names)
         if (std::strcmp(t->tp_name, n) == 0) return true;
-    return std::strncmp(t->tp_name, "itertools.", 10) == 0 || PyType_IsSubtype(t, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
+    return std::strncmp(t->tp_name, "itertools.", 10) == 0 ||
+           PyType_IsSubtype(t, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
 }
 
 static std::unordered_map<PyObject*, FunctionRule>& rules() {

@@ -11,10 +11,12 @@ namespace braze::frontend {
 
 static bool named(PyObject* o, const char* n) { return std::strcmp(Py_TYPE(o)->tp_name, n) == 0; }
 
-// A callable that C code will call back: Python functions are interpreted wherever they are called; C functions must be pure.
+// A callable that C code will call back: Python functions are interpreted wherever they are called; C functions must be
+// pure.
 static int check_callback(Tracer& t, PyObject* v) {
     if (const CFunction* f = c_function(v)) {
-        if (f->policy != Policy::Pure && f->policy != Policy::Torch) return t.stop("unknown-c-function", f->name + " as a callback"), -1;
+        if (f->policy != Policy::Pure && f->policy != Policy::Torch)
+            return t.stop("unknown-c-function", f->name + " as a callback"), -1;
     } else if (named(v, "functools.partial")) {
         Owned inner = Owned::steal(PyObject_GetAttrString(v, "func"));
         return inner ? check_callback(t, inner.get()) : -1;
@@ -32,7 +34,8 @@ int read_arguments(Tracer& t, Args a, Py_ssize_t from) {
             t.touch(v);
             continue;
         }
-        if (std::strncmp(Py_TYPE(v)->tp_name, "numpy.", 6) == 0) return t.stop("unknown-c-function", "a call with a numpy array"), -1;
+        if (std::strncmp(Py_TYPE(v)->tp_name, "numpy.", 6) == 0)
+            return t.stop("unknown-c-function", "a call with a numpy array"), -1;
         if (t.source_of(v) != kNoSource && PyIter_Check(v) && !is_python_class(Py_TYPE(v)))
             return t.stop("iterator-from-before", type_name(Py_TYPE(v))), -1;
         if (check_callback(t, v) < 0 || t.read_all(v) < 0) return -1;
@@ -61,31 +64,34 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
     std::vector<PyObject*> all;
     if (self) all.push_back(self);
     all.insert(all.end(), a.v, a.v + a.total());
-    Args with_self{all.data(), static_cast<Py_ssize_t>(all.size()) - (a.kwnames ? PyTuple_GET_SIZE(a.kwnames) : 0), a.kwnames};
+    Args with_self{all.data(), static_cast<Py_ssize_t>(all.size()) - (a.kwnames ? PyTuple_GET_SIZE(a.kwnames) : 0),
+                   a.kwnames};
     switch (f.policy) {
-    case Policy::Unknown: return t.stop("unknown-c-function", f.name);
-    case Policy::Break: return t.stop(f.break_id, f.name);
-    case Policy::Special: return call_special(t, f, callable, with_self);
-    case Policy::Appends:
-    case Policy::Changes:
-        if (with_self.n < 1) return t.result(vectorcall(callable, a));
-        if (read_arguments(t, with_self, 1) < 0 || before_change(t, with_self.v[0], f.policy == Policy::Appends) < 0) return nullptr;
-        return finish_c_call(t, vectorcall(callable, a));
-    case Policy::Torch: {
-        size_t dot = f.name.rfind('.');
-        if (f.name.starts_with("torch._C.TensorBase.") || f.name.starts_with("torch._C._TensorBase.")) {
-            Owned n = Owned::steal(PyUnicode_FromString(f.name.c_str() + dot + 1));
-            if (with_self.n >= 1 && t.capture->is_fake(with_self.v[0])) {  // the table of forbidden names
-                Owned m = Owned::steal(tensor_attribute(t, with_self.v[0], n.get()));
-                if (!m) return nullptr;
+        case Policy::Unknown: return t.stop("unknown-c-function", f.name);
+        case Policy::Break: return t.stop(f.break_id, f.name);
+        case Policy::Special: return call_special(t, f, callable, with_self);
+        case Policy::Appends:
+        case Policy::Changes:
+            if (with_self.n < 1) return t.result(vectorcall(callable, a));
+            if (read_arguments(t, with_self, 1) < 0 ||
+                before_change(t, with_self.v[0], f.policy == Policy::Appends) < 0)
+                return nullptr;
+            return finish_c_call(t, vectorcall(callable, a));
+        case Policy::Torch: {
+            size_t dot = f.name.rfind('.');
+            if (f.name.starts_with("torch._C.TensorBase.") || f.name.starts_with("torch._C._TensorBase.")) {
+                Owned n = Owned::steal(PyUnicode_FromString(f.name.c_str() + dot + 1));
+                if (with_self.n >= 1 && t.capture->is_fake(with_self.v[0])) {  // the table of forbidden names
+                    Owned m = Owned::steal(tensor_attribute(t, with_self.v[0], n.get()));
+                    if (!m) return nullptr;
+                }
             }
+            if (read_arguments(t, with_self) < 0) return nullptr;
+            return finish_c_call(t, vectorcall(callable, a));
         }
-        if (read_arguments(t, with_self) < 0) return nullptr;
-        return finish_c_call(t, vectorcall(callable, a));
-    }
-    case Policy::Pure:
-        if (read_arguments(t, with_self) < 0) return nullptr;
-        return finish_c_call(t, vectorcall(callable, a));
+        case Policy::Pure:
+            if (read_arguments(t, with_self) < 0) return nullptr;
+            return finish_c_call(t, vectorcall(callable, a));
     }
     return nullptr;
 }
@@ -111,7 +117,8 @@ PyObject* call_type(Tracer& t, PyTypeObject* type, Args a) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a.kwnames); ++i)
             if (PyDict_SetItem(kwargs.get(), PyTuple_GET_ITEM(a.kwnames, i), a.v[a.n + i]) < 0) return nullptr;
     }
-    static PyObject *new_name = PyUnicode_InternFromString("__new__"), *init_name = PyUnicode_InternFromString("__init__");
+    static PyObject *new_name = PyUnicode_InternFromString("__new__"),
+                    *init_name = PyUnicode_InternFromString("__init__");
     t.type_attribute(type, new_name);
     PyObject* init = t.type_attribute(type, init_name);
     PyObject* object = type->tp_new(type, args.get(), kwargs.get());
@@ -122,7 +129,8 @@ PyObject* call_type(Tracer& t, PyTypeObject* type, Args a) {
     if (!PyObject_TypeCheck(object, type)) return t.result(object);
     if (t.source_of(object) == kNoSource) t.made(object);
     if (init && !PyFunction_Check(init) && read_arguments(t, a) < 0) return Py_DECREF(object), nullptr;
-    if (Py_TYPE(object)->tp_init && Py_TYPE(object)->tp_init(object, args.get(), kwargs.get()) < 0) return Py_DECREF(object), nullptr;
+    if (Py_TYPE(object)->tp_init && Py_TYPE(object)->tp_init(object, args.get(), kwargs.get()) < 0)
+        return Py_DECREF(object), nullptr;
     return t.result(object);
 }
 
@@ -155,14 +163,15 @@ static PyObject* call_partial(Tracer& t, PyObject* partial, Args a) {
     return call(t, fn.get(), {raw.data(), npos, i ? kwnames.get() : nullptr});
 }
 
-// Python code that is not traced: it runs for real, on fakes, because nothing of the user's program is in it. Logging that would say something is
-// an effect.
+// Python code that is not traced: it runs for real, on fakes, because nothing of the user's program is in it. Logging
+// that would say something is an effect.
 static bool run_untraced(PyObject* fn, bool* emits) {
     auto* f = reinterpret_cast<PyFunctionObject*>(fn);
     PyObject* module = f->func_module;
     const char* m = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : nullptr;
     if (!m) return PyErr_Clear(), false;
-    *emits = std::strcmp(m, "warnings") == 0 || (std::strcmp(m, "logging") == 0 && PyUnicode_CompareWithASCIIString(f->func_name, "_log") == 0);
+    *emits = std::strcmp(m, "warnings") == 0 ||
+             (std::strcmp(m, "logging") == 0 && PyUnicode_CompareWithASCIIString(f->func_name, "_log") == 0);
     if (std::strcmp(m, "logging") == 0) return PyUnicode_CompareWithASCIIString(f->func_name, "isEnabledFor") == 0;
     for (const std::string& p : settings().run_untraced)
         if (std::strncmp(m, p.c_str(), p.size()) == 0 && (m[p.size()] == 0 || m[p.size()] == '.')) return true;
@@ -196,7 +205,8 @@ PyObject* call(Tracer& t, PyObject* callable, Args a) {
         if (rule->constant) return rule->constant.new_reference();
         return t.stop(rule->break_id.c_str(), qualified_name(callable));
     }
-    if (PyObject* inner = compiled_target(callable)) return call(t, inner, a);  // a compiled function inside another is inlined
+    if (PyObject* inner = compiled_target(callable))
+        return call(t, inner, a);  // a compiled function inside another is inlined
     if (PyFunction_Check(callable)) return call_function(t, callable, a);
     if (PyMethod_Check(callable)) {
         std::vector<PyObject*> all{PyMethod_GET_SELF(callable)};
@@ -230,7 +240,8 @@ PyObject* call(Tracer& t, PyObject* callable, Args a) {
     if (PyWeakref_CheckRef(callable) && a.total() == 0) {
         SourceId s = t.source_of(callable);
         PyObject* target = Py_NewRef(PyWeakref_GET_OBJECT(callable));
-        return s == kNoSource ? t.result(target) : t.loaded(target, t.guards.sources.add(SourceKind::WeakrefTarget, s, nullptr));
+        return s == kNoSource ? t.result(target)
+                              : t.loaded(target, t.guards.sources.add(SourceKind::WeakrefTarget, s, nullptr));
     }
     if (named(callable, "staticmethod")) {
         Owned inner = Owned::steal(PyObject_GetAttrString(callable, "__func__"));
@@ -254,8 +265,10 @@ PyObject* call(Tracer& t, PyObject* callable, Args a) {
             int mode = bz_mode_set(BZ_OFF);
             Owned name = Owned::steal(PyObject_Str(callable));
             const char* text = name ? PyUnicode_AsUTF8(name.get()) : "";
-            bool foreign = std::strncmp(text, "profiler.", 9) == 0;  // its handle is an object of C++ that no graph carries
-            for (Py_ssize_t i = 0; i < a.total(); ++i) foreign |= std::strstr(Py_TYPE(a.v[i])->tp_name, "ScriptObject") != nullptr;
+            bool foreign =
+                std::strncmp(text, "profiler.", 9) == 0;  // its handle is an object of C++ that no graph carries
+            for (Py_ssize_t i = 0; i < a.total(); ++i)
+                foreign |= std::strstr(Py_TYPE(a.v[i])->tp_name, "ScriptObject") != nullptr;
             PyObject* r = foreign ? nullptr : vectorcall(callable, a);
             bz_mode_set(mode);
             return foreign ? t.stop("unknown-c-function", text) : finish_c_call(t, r);
@@ -281,7 +294,8 @@ extern "C" {
 PyObject* bz_call(bz_frame*, PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     Tracer& t = *Tracer::current();
     if (!t.begin_hook()) return nullptr;
-    return call(t, callable, {args, PyVectorcall_NARGS(nargsf), kwnames && PyTuple_GET_SIZE(kwnames) ? kwnames : nullptr});
+    return call(t, callable,
+                {args, PyVectorcall_NARGS(nargsf), kwnames && PyTuple_GET_SIZE(kwnames) ? kwnames : nullptr});
 }
 
 PyObject* bz_call_ex(bz_frame*, PyObject* callable, PyObject* args, PyObject* kwargs) {
@@ -324,7 +338,8 @@ PyObject* bz_import_name(bz_frame* f, PyObject* name, PyObject* fromlist, PyObje
     }
     PyObject* locals = bz_frame_locals_mapping(f);
     int mode = bz_mode_set(BZ_OFF);
-    PyObject* m = PyImport_ImportModuleLevelObject(name, bz_frame_globals(f), locals ? locals : Py_None, fromlist, static_cast<int>(n));
+    PyObject* m = PyImport_ImportModuleLevelObject(name, bz_frame_globals(f), locals ? locals : Py_None, fromlist,
+                                                   static_cast<int>(n));
     bz_mode_set(mode);
     if (m && t.source_of(m) == kNoSource) t.know(m, t.guards.sources.constant(m));
     return m;
@@ -338,7 +353,8 @@ PyObject* bz_import_from(PyObject* module, PyObject* name) {
     PyErr_Clear();
     Owned full = Owned::steal(PyUnicode_FromFormat("%s.%U", PyModule_GetName(module), name));
     PyObject* sub = full ? PyImport_GetModule(full.get()) : nullptr;
-    if (!sub && !PyErr_Occurred()) PyErr_Format(PyExc_ImportError, "cannot import name %R from '%s'", name, PyModule_GetName(module));
+    if (!sub && !PyErr_Occurred())
+        PyErr_Format(PyExc_ImportError, "cannot import name %R from '%s'", name, PyModule_GetName(module));
     return sub;
 }
 

@@ -8,8 +8,8 @@ namespace braze::frontend {
 
 struct Args {  // as vectorcall has them, without the offset flag
     PyObject* const* v;
-    Py_ssize_t n;        // positional
-    PyObject* kwnames;   // tuple or nullptr
+    Py_ssize_t n;       // positional
+    PyObject* kwnames;  // tuple or nullptr
     Py_ssize_t total() const { return n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0); }
 };
 
@@ -19,7 +19,8 @@ struct CFunction {
     const char* break_id = nullptr;
     std::string name;
 };
-// The name and the policy of a builtin function, method descriptor, slot wrapper or their bound forms; nullptr: not a C function.
+// The name and the policy of a builtin function, method descriptor, slot wrapper or their bound forms; nullptr: not a C
+// function.
 const CFunction* c_function(PyObject* callable);
 // What a builtin method is bound to (borrowed), or nullptr: a function, a class or static method.
 PyObject* bound_self(PyObject* builtin);

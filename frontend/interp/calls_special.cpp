@@ -143,7 +143,8 @@ PyObject* do_generator(Tracer& t, const CFunction& f, PyObject* callable, Args a
     return run(t, callable, a);
 }
 
-// autograd.Function.apply: its forward runs as Python under the trace; its backward is lost, so no gradient may be wanted.
+// autograd.Function.apply: its forward runs as Python under the trace; its backward is lost, so no gradient may be
+// wanted.
 PyObject* do_apply(Tracer& t, PyObject* callable, Args a) {
     static PyObject* grad_enabled = [] {
         Owned m = Owned::steal(PyImport_ImportModule("torch"));
@@ -155,7 +156,8 @@ PyObject* do_apply(Tracer& t, PyObject* callable, Args a) {
     return finish_c_call(t, PyObject_Vectorcall(callable, a.v, static_cast<size_t>(a.n), a.kwnames));
 }
 
-// Locks are not taken for real: a trace that is thrown away would never give them back. Within a trace they only have to balance.
+// Locks are not taken for real: a trace that is thrown away would never give them back. Within a trace they only have
+// to balance.
 PyObject* do_lock(Tracer& t, const CFunction& f, Args a) {
     if (a.n < 1) return t.stop("thread", f.name);
     if (f.name.ends_with(".__enter__") || f.name.ends_with(".acquire")) {
@@ -183,7 +185,8 @@ PyObject* do_getter(Tracer& t, PyObject* getter, Args a, bool items) {
         if (items) {
             v = Owned::steal(get_item(t, v.get(), key));
         } else {
-            Owned dot = Owned::steal(PyUnicode_FromString(".")), parts = Owned::steal(PyUnicode_Split(key, dot.get(), -1));
+            Owned dot = Owned::steal(PyUnicode_FromString(".")),
+                  parts = Owned::steal(PyUnicode_Split(key, dot.get(), -1));
             for (Py_ssize_t k = 0; v && k < PyList_GET_SIZE(parts.get()); ++k)
                 v = Owned::steal(get_attribute(t, v.get(), PyList_GET_ITEM(parts.get(), k)));
         }

@@ -25,7 +25,8 @@ int store_generic(Tracer& t, PyObject* owner, PyObject* name, PyObject* value) {
         if (s == kNoSource && !fresh) return t.stop("unknown-object", type_name(tp)), -1;
         if (s != kNoSource) {
             const char* n = PyUnicode_AsUTF8(name);
-            if (std::strcmp(n, "__dict__") == 0 || std::strcmp(n, "__class__") == 0 || Py_TYPE(attr) != &PyMemberDescr_Type)
+            if (std::strcmp(n, "__dict__") == 0 || std::strcmp(n, "__class__") == 0 ||
+                Py_TYPE(attr) != &PyMemberDescr_Type)
                 return t.stop("unknown-object", std::string(n) + " of " + type_name(tp)), -1;
             if (t.journal.before_slot(owner, name) < 0) return -1;
         }
@@ -61,7 +62,8 @@ int store_attribute(Tracer& t, PyObject* owner, PyObject* name, PyObject* value)
     PyObject* hook = is_python_class(tp) ? t.type_attribute(tp, value ? setattr : delattr) : nullptr;
     if (hook && PyFunction_Check(hook)) return PyObject_SetAttr(owner, name, value);
     if (PyType_Check(owner)) return store_class_attribute(t, owner, name, value);
-    if (tp->tp_setattro == PyObject_GenericSetAttr || is_python_class(tp) || PyModule_Check(owner)) return store_generic(t, owner, name, value);
+    if (tp->tp_setattro == PyObject_GenericSetAttr || is_python_class(tp) || PyModule_Check(owner))
+        return store_generic(t, owner, name, value);
     return t.stop("unknown-object", "an attribute of " + type_name(tp)), -1;
 }
 

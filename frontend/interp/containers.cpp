@@ -47,7 +47,8 @@ int Tracer::read_all(PyObject* v, int level) {
         return 0;
     }
     if (!container || is_constant_value(v) || guards.sources[s].kind == SourceKind::Const) {
-        // A constant object (a module's dict, a class's table) has no guard of its own: its contents count when they are read.
+        // A constant object (a module's dict, a class's table) has no guard of its own: its contents count when they
+        // are read.
         if (!container || is_constant_value(v)) return 0;
     }
     return note_container(v, s, level);
@@ -85,7 +86,8 @@ int Tracer::note_container(PyObject* v, SourceId s, int level) {
         for (Py_ssize_t i = 0; elements && i < PyList_GET_SIZE(elements.get()); ++i) {
             PyObject* x = PyList_GET_ITEM(elements.get(), i);
             // compared by identity or by value, never by the user's code
-            bool by_identity = Py_TYPE(x)->tp_richcompare == PyBaseObject_Type.tp_richcompare || !Py_TYPE(x)->tp_richcompare;
+            bool by_identity =
+                Py_TYPE(x)->tp_richcompare == PyBaseObject_Type.tp_richcompare || !Py_TYPE(x)->tp_richcompare;
             if (!is_constant_value(x) && !is_singleton(x) && !by_identity) {
                 stop("dynamic-value", "the elements of a set");
                 return -1;
@@ -95,12 +97,16 @@ int Tracer::note_container(PyObject* v, SourceId s, int level) {
         return 0;
     }
     PyObject* seq = old ? old.get() : v;
-    SourceKind kind = PyList_Check(v) ? SourceKind::ListItem : PyTuple_Check(v) ? SourceKind::TupleItem : SourceKind::DequeItem;
+    SourceKind kind = PyList_Check(v)    ? SourceKind::ListItem
+                      : PyTuple_Check(v) ? SourceKind::TupleItem
+                                         : SourceKind::DequeItem;
     Owned list = Owned::steal(kind == SourceKind::DequeItem || old ? PySequence_List(seq) : nullptr);
     Py_ssize_t n = list ? PyList_GET_SIZE(list.get()) : Py_SIZE(seq);
     guards.length(s, n);
     for (Py_ssize_t i = 0; i < n; ++i) {
-        PyObject* x = list ? PyList_GET_ITEM(list.get(), i) : PyList_Check(seq) ? PyList_GET_ITEM(seq, i) : PyTuple_GET_ITEM(seq, i);
+        PyObject* x = list                ? PyList_GET_ITEM(list.get(), i)
+                      : PyList_Check(seq) ? PyList_GET_ITEM(seq, i)
+                                          : PyTuple_GET_ITEM(seq, i);
         if (element(x, t.add(kind, s, nullptr, i)) < 0) return -1;
     }
     return 0;

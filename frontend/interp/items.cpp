@@ -32,7 +32,8 @@ PyObject* dict_item(Tracer& t, PyObject* dict, PyObject* key) {
             }
         }
         PyObject* factory = nullptr;
-        if (std::strcmp(Py_TYPE(dict)->tp_name, "collections.defaultdict") == 0 || PyObject_HasAttrString((PyObject*)Py_TYPE(dict), "default_factory"))
+        if (std::strcmp(Py_TYPE(dict)->tp_name, "collections.defaultdict") == 0 ||
+            PyObject_HasAttrString((PyObject*)Py_TYPE(dict), "default_factory"))
             factory = PyObject_GetAttrString(dict, "default_factory");
         PyErr_Clear();
         bool makes = factory && factory != Py_None;
@@ -75,7 +76,8 @@ PyObject* sequence_item(Tracer& t, PyObject* seq, PyObject* key) {
     }
     PyObject* v = raw_get(seq, key);
     if (!v) return nullptr;
-    return t.loaded(v, t.guards.sources.add(PyList_Check(seq) ? SourceKind::ListItem : SourceKind::TupleItem, s, nullptr, i));
+    return t.loaded(
+        v, t.guards.sources.add(PyList_Check(seq) ? SourceKind::ListItem : SourceKind::TupleItem, s, nullptr, i));
 }
 
 PyObject* get_item(Tracer& t, PyObject* c, PyObject* key) {
@@ -104,7 +106,8 @@ static int may_change(Tracer& t, PyObject* o) {
 int before_change(Tracer& t, PyObject* o, bool appends) {
     if (may_change(t, o) < 0) return -1;
     if (t.source_of(o) == kNoSource) return 0;
-    if (PyList_Check(o)) return appends ? t.journal.before_list_append(o) : t.read_all(o) < 0 ? -1 : t.journal.before_list(o);
+    if (PyList_Check(o))
+        return appends ? t.journal.before_list_append(o) : t.read_all(o) < 0 ? -1 : t.journal.before_list(o);
     if (t.read_all(o) < 0) return -1;
     if (PyDict_Check(o)) return t.journal.before_dict(o);
     if (PySet_Check(o)) return t.journal.before_set(o);
@@ -175,13 +178,32 @@ int bz_set_item(PyObject* c, PyObject* key, PyObject* value) {
 }
 
 PyObject* bz_binary_op(int op, PyObject* a, PyObject* b) {
-    static const binaryfunc ops[] = {
-        PyNumber_Add, PyNumber_And, PyNumber_FloorDivide, PyNumber_Lshift, PyNumber_MatrixMultiply, PyNumber_Multiply,
-        PyNumber_Remainder, PyNumber_Or, [](PyObject* x, PyObject* y) { return PyNumber_Power(x, y, Py_None); }, PyNumber_Rshift,
-        PyNumber_Subtract, PyNumber_TrueDivide, PyNumber_Xor, PyNumber_InPlaceAdd, PyNumber_InPlaceAnd, PyNumber_InPlaceFloorDivide,
-        PyNumber_InPlaceLshift, PyNumber_InPlaceMatrixMultiply, PyNumber_InPlaceMultiply, PyNumber_InPlaceRemainder, PyNumber_InPlaceOr,
-        [](PyObject* x, PyObject* y) { return PyNumber_InPlacePower(x, y, Py_None); }, PyNumber_InPlaceRshift, PyNumber_InPlaceSubtract,
-        PyNumber_InPlaceTrueDivide, PyNumber_InPlaceXor};
+    static const binaryfunc ops[] = {PyNumber_Add,
+                                     PyNumber_And,
+                                     PyNumber_FloorDivide,
+                                     PyNumber_Lshift,
+                                     PyNumber_MatrixMultiply,
+                                     PyNumber_Multiply,
+                                     PyNumber_Remainder,
+                                     PyNumber_Or,
+                                     [](PyObject* x, PyObject* y) { return PyNumber_Power(x, y, Py_None); },
+                                     PyNumber_Rshift,
+                                     PyNumber_Subtract,
+                                     PyNumber_TrueDivide,
+                                     PyNumber_Xor,
+                                     PyNumber_InPlaceAdd,
+                                     PyNumber_InPlaceAnd,
+                                     PyNumber_InPlaceFloorDivide,
+                                     PyNumber_InPlaceLshift,
+                                     PyNumber_InPlaceMatrixMultiply,
+                                     PyNumber_InPlaceMultiply,
+                                     PyNumber_InPlaceRemainder,
+                                     PyNumber_InPlaceOr,
+                                     [](PyObject* x, PyObject* y) { return PyNumber_InPlacePower(x, y, Py_None); },
+                                     PyNumber_InPlaceRshift,
+                                     PyNumber_InPlaceSubtract,
+                                     PyNumber_InPlaceTrueDivide,
+                                     PyNumber_InPlaceXor};
     Tracer& t = *Tracer::current();
     if (!t.begin_hook()) return nullptr;
     if (is_primitive(a) && is_primitive(b)) return ops[op](a, b);
@@ -295,7 +317,8 @@ PyObject* bz_get_iter(PyObject* v) {
 PyObject* bz_iter_next(PyObject* it) {
     Tracer& t = *Tracer::current();
     if (!t.begin_hook()) return nullptr;
-    if (t.source_of(it) != kNoSource && !is_python_class(Py_TYPE(it))) return t.stop("iterator-from-before", type_name(Py_TYPE(it)));
+    if (t.source_of(it) != kNoSource && !is_python_class(Py_TYPE(it)))
+        return t.stop("iterator-from-before", type_name(Py_TYPE(it)));
     PyObject* v = Py_TYPE(it)->tp_iternext(it);
     if (v && PyTuple_CheckExact(v) && Py_REFCNT(v) <= 2) t.made(v);  // enumerate, zip, items reuse theirs
     return t.result(v);

@@ -6,8 +6,9 @@
 namespace braze::frontend {
 
 bool is_primitive(PyObject* o) {
-    return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyUnicode_CheckExact(o) ||
-           PyBytes_CheckExact(o) || PyComplex_CheckExact(o) || o == Py_Ellipsis || o == Py_NotImplemented;
+    return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) ||
+           PyUnicode_CheckExact(o) || PyBytes_CheckExact(o) || PyComplex_CheckExact(o) || o == Py_Ellipsis ||
+           o == Py_NotImplemented;
 }
 
 static bool type_is_named(PyObject* o, const char* name) { return std::strcmp(Py_TYPE(o)->tp_name, name) == 0; }
@@ -36,7 +37,9 @@ bool is_constant_value(PyObject* o) {
     return type_is_named(o, "torch.device") || type_is_named(o, "torch.finfo") || type_is_named(o, "torch.iinfo");
 }
 
-bool is_python_class(PyTypeObject* t) { return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE); }
+bool is_python_class(PyTypeObject* t) {
+    return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
+}
 
 std::string type_name(PyTypeObject* t) { return t->tp_name; }
 
@@ -46,10 +49,22 @@ bool is_singleton(PyObject* o) {
         PyObject* self = PyCFunction_GET_SELF(o);
         return !self || PyModule_Check(self) || PyType_Check(self);
     }
-    static const char* const names[] = {"method_descriptor",   "wrapper_descriptor", "classmethod_descriptor", "getset_descriptor",
-                                        "member_descriptor",   "torch.dtype",        "torch.layout",           "torch.memory_format",
-                                        "torch.qscheme",       "instancemethod",     "PyCapsule",              "_thread.lock",
-                                        "_thread.RLock",       "re.Pattern",         "types.GenericAlias",     "types.UnionType",
+    static const char* const names[] = {"method_descriptor",
+                                        "wrapper_descriptor",
+                                        "classmethod_descriptor",
+                                        "getset_descriptor",
+                                        "member_descriptor",
+                                        "torch.dtype",
+                                        "torch.layout",
+                                        "torch.memory_format",
+                                        "torch.qscheme",
+                                        "instancemethod",
+                                        "PyCapsule",
+                                        "_thread.lock",
+                                        "_thread.RLock",
+                                        "re.Pattern",
+                                        "types.GenericAlias",
+                                        "types.UnionType",
                                         "functools._lru_cache_wrapper"};
     for (const char* n : names)
         if (type_is_named(o, n)) return true;
@@ -208,7 +223,7 @@ PyObject* Tracer::type_attribute(PyTypeObject* t, PyObject* name) {
         return nullptr;
     }
     if (is_primitive(v)) return v;  // guarded by whoever uses the value
-    if (PyFunction_Check(v)) {  // by its code: a function defined again is the same program
+    if (PyFunction_Check(v)) {      // by its code: a function defined again is the same program
         note(v, s);
         return v;
     }

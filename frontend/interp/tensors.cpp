@@ -34,10 +34,12 @@ PyObject* tensor_attribute(Tracer& t, PyObject* fake, PyObject* name) {
         input = input_of(t, fake);
         if (input >= 0) {  // facts about the real tensor: guarded
             PyObject* real = t.inputs[static_cast<size_t>(input)].real.get();
-            SourceId src = t.guards.sources.add(SourceKind::Attribute, t.inputs[static_cast<size_t>(input)].source, name);
+            SourceId src =
+                t.guards.sources.add(SourceKind::Attribute, t.inputs[static_cast<size_t>(input)].source, name);
             Owned v = Owned::steal(PyObject_GetAttr(real, name));
             if (!v) return nullptr;
-            if (!is_primitive(v.get()) && !t.is_tensor(v.get())) return t.stop("tensor-attribute", std::string("Tensor.") + n);
+            if (!is_primitive(v.get()) && !t.is_tensor(v.get()))
+                return t.stop("tensor-attribute", std::string("Tensor.") + n);
             return t.loaded(v.release(), src);
         }
     }

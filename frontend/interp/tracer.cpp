@@ -24,7 +24,11 @@ static std::string utf8(PyObject* s) {
 
 Tracer::Tracer(PyObject* function, PyObject* const* state, int n_state, int nlocals, bool at_start, long forced_event,
                const DynamicHints& dynamic)
-    : function_(Owned::share(function)), nlocals_(nlocals), dynamic_(dynamic), forced_event_(forced_event), outer_(g_current) {
+    : function_(Owned::share(function)),
+      nlocals_(nlocals),
+      dynamic_(dynamic),
+      forced_event_(forced_event),
+      outer_(g_current) {
     for (int i = 0; i < n_state; ++i) {
         Py_XINCREF(state[i]);
         state_.push_back(state[i]);
@@ -91,7 +95,8 @@ std::nullptr_t Tracer::stop(const char* id, const std::string& detail) {
             b.function = utf8(co->co_name);
         }
         reason = std::move(b);
-        clean = depth == 1 && mark_.ops == capture->op_count() && mark_.changes == journal.size() && mark_.frames == frames;
+        clean =
+            depth == 1 && mark_.ops == capture->op_count() && mark_.changes == journal.size() && mark_.frames == frames;
     }
     if (!PyErr_Occurred()) PyErr_SetString(abort_exception, "the trace stops here");
     return nullptr;

@@ -1,9 +1,9 @@
 // One trace of one segment on one thread: what is known about every object the traced code meets.
 //
-// Objects are real. One that existed before the trace is *sourced* once it was reached: `identity_` maps it to its Source. Reading a value
-// without identity (int, str, None, ...) from a sourced object guards it at once; an object with identity gets a guard on its type and a
-// place in the map, and whatever is read from it later is guarded then. Everything else is *fresh*. Real tensors never reach the
-// traced code: a read yields the fake that stands for them.
+// Objects are real. One that existed before the trace is *sourced* once it was reached: `identity_` maps it to its
+// Source. Reading a value without identity (int, str, None, ...) from a sourced object guards it at once; an object
+// with identity gets a guard on its type and a place in the map, and whatever is read from it later is guarded then.
+// Everything else is *fresh*. Real tensors never reach the traced code: a read yields the fake that stands for them.
 #pragma once
 #include <memory>
 #include <optional>
@@ -43,7 +43,8 @@ struct TraceLimits {
 
 class Tracer {
   public:
-    // state: localsplus and stack at the start. forced_event: break before that root event (see begin_root_event), -1: none.
+    // state: localsplus and stack at the start. forced_event: break before that root event (see begin_root_event), -1:
+    // none.
     Tracer(PyObject* function, PyObject* const* state, int n_state, int nlocals, bool at_start, long forced_event,
            const DynamicHints& dynamic);
     ~Tracer();
@@ -58,8 +59,8 @@ class Tracer {
     // ---- breaks
     bool aborting = false;
     std::optional<Break> reason;
-    bool clean = true;         // nothing happened between the start of the root's instruction and the break
-    long root_event = 0;       // hooks of the root frame so far: where to stop when the trace is repeated
+    bool clean = true;    // nothing happened between the start of the root's instruction and the break
+    long root_event = 0;  // hooks of the root frame so far: where to stop when the trace is repeated
     // Sets the abort exception. Always returns nullptr.
     std::nullptr_t stop(const char* id, const std::string& detail);
     // Called by each hook; false: aborting.
@@ -69,13 +70,16 @@ class Tracer {
     SourceId source_of(PyObject* o) const;
     bool is_fresh(PyObject* o) const { return fresh_.contains(o); }
     void made(PyObject* fresh);
-    // Generators that the trace leaves suspended end without running their handlers: what they do on closing belongs to a real run.
+    // Generators that the trace leaves suspended end without running their handlers: what they do on closing belongs to
+    // a real run.
     void close_generators();
     // Remembers that `o` is reached by `s`; a second way to the same object becomes a guard.
     void know(PyObject* o, SourceId s);
-    // A value was read from `s`: guards it or knows it; a real tensor becomes its fake. Takes and returns a reference; nullptr: break or error.
+    // A value was read from `s`: guards it or knows it; a real tensor becomes its fake. Takes and returns a reference;
+    // nullptr: break or error.
     PyObject* loaded(PyObject* owned, SourceId s);
-    // The same without handing the value to the program: an element of a container that C code is going to see. 0 or -1.
+    // The same without handing the value to the program: an element of a container that C code is going to see. 0 or
+    // -1.
     int note(PyObject* v, SourceId s);
     // Whatever C code returned: real tensors become fakes. Takes a reference.
     PyObject* result(PyObject* owned);
@@ -98,8 +102,8 @@ class Tracer {
 
     std::unordered_map<PyObject*, int> held_locks;  // taken in the trace and not given back
 
-    int depth = 0;             // traced frames active
-    uint64_t frames = 0;       // entered so far
+    int depth = 0;        // traced frames active
+    uint64_t frames = 0;  // entered so far
     int backward_jumps = 0;
     std::string user_line() const;
 
@@ -120,7 +124,11 @@ class Tracer {
     std::unordered_map<PyObject*, int> input_of_;
     std::unordered_set<PyObject*> read_;  // containers that are guarded as a whole
     std::vector<Owned> kept_;             // or an id could be used again
-    struct Mark { int ops; size_t changes; uint64_t frames; } mark_{};
+    struct Mark {
+        int ops;
+        size_t changes;
+        uint64_t frames;
+    } mark_{};
     Tracer* outer_;
 };
 

@@ -6,7 +6,8 @@
 
 namespace braze::frontend {
 
-BoundArguments::BoundArguments(PyObject* function, PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+BoundArguments::BoundArguments(PyObject* function, PyObject* self, PyObject* const* args, Py_ssize_t n,
+                               PyObject* kwnames) {
     ok_ = bind(function, self, args, n, kwnames);
     if (!ok_) PyErr_Clear();
 }
@@ -62,7 +63,8 @@ bool BoundArguments::bind(PyObject* function, PyObject* self, PyObject* const* a
     }
     for (int i = npos; i < total; ++i) {
         if (locals_[i]) continue;
-        locals_[i] = f->func_kwdefaults ? PyDict_GetItemWithError(f->func_kwdefaults, bz_code_local_name(co, i)) : nullptr;
+        locals_[i] =
+            f->func_kwdefaults ? PyDict_GetItemWithError(f->func_kwdefaults, bz_code_local_name(co, i)) : nullptr;
         if (!locals_[i]) return false;
     }
     return true;

@@ -14,8 +14,7 @@ namespace braze::frontend {
 namespace {
 
 struct Compiled {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
+    PyObject_HEAD vectorcallfunc vectorcall;
     PyObject *wrapped, *options, *dict, *weakrefs;
     PyObject* function;  // the Python function that is traced, or nullptr: only its callees can be
     PyObject* self;      // bound to it, or nullptr
@@ -34,7 +33,8 @@ void find_function(Compiled* c) {
     } else if (PyMethod_Check(w) && PyFunction_Check(PyMethod_GET_FUNCTION(w))) {
         c->function = Py_NewRef(PyMethod_GET_FUNCTION(w));
         c->self = Py_NewRef(PyMethod_GET_SELF(w));
-    } else if (PyObject* call = bz_type_lookup(Py_TYPE(w), PyUnicode_InternFromString("__call__")); call && PyFunction_Check(call)) {
+    } else if (PyObject* call = bz_type_lookup(Py_TYPE(w), PyUnicode_InternFromString("__call__"));
+               call && PyFunction_Check(call)) {
         c->function = Py_NewRef(call);
         c->self = Py_NewRef(w);
     }
@@ -72,7 +72,8 @@ PyObject* call_through_frame(Compiled* c, PyObject* const* args, size_t nargsf, 
 PyObject* compiled_vectorcall(PyObject* o, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     auto* c = reinterpret_cast<Compiled*>(o);
     int mode = bz_mode_get();
-    if (mode == BZ_TRACING || bz_tracer_active(PyThreadState_Get())) return PyObject_Vectorcall(c->wrapped, args, nargsf, kwnames);
+    if (mode == BZ_TRACING || bz_tracer_active(PyThreadState_Get()))
+        return PyObject_Vectorcall(c->wrapped, args, nargsf, kwnames);
     if (c->generation != g_generation) {
         auto fresh = new Unit;
         fresh->options = c->unit->options;
@@ -120,7 +121,9 @@ PyObject* guarded_vectorcall(PyObject* o, PyObject* const* args, size_t nargsf, 
 PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     static const char* names[] = {"fn", "options", nullptr};
     PyObject *fn, *options;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!:CompiledFunction", const_cast<char**>(names), &fn, &PyDict_Type, &options)) return nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!:CompiledFunction", const_cast<char**>(names), &fn, &PyDict_Type,
+                                     &options))
+        return nullptr;
     if (!PyCallable_Check(fn)) {
         PyErr_Format(PyExc_TypeError, "a callable is expected, got %.200s", Py_TYPE(fn)->tp_name);
         return nullptr;
@@ -180,13 +183,15 @@ PyObject* compiled_get(PyObject* o, PyObject* instance, PyObject*) {
     return PyMethod_New(o, instance);
 }
 
-PyMemberDef members[] = {{"__wrapped__", T_OBJECT, offsetof(Compiled, wrapped), READONLY, "the callable that was compiled"},
-                         {"options", T_OBJECT, offsetof(Compiled, options), READONLY, "the options given"},
-                         {"__vectorcalloffset__", T_PYSSIZET, offsetof(Compiled, vectorcall), READONLY, nullptr},
-                         {"__dictoffset__", T_PYSSIZET, offsetof(Compiled, dict), READONLY, nullptr},
-                         {"__weaklistoffset__", T_PYSSIZET, offsetof(Compiled, weakrefs), READONLY, nullptr},
-                         {nullptr, 0, 0, 0, nullptr}};
-PyGetSetDef getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMemberDef members[] = {
+    {"__wrapped__", T_OBJECT, offsetof(Compiled, wrapped), READONLY, "the callable that was compiled"},
+    {"options", T_OBJECT, offsetof(Compiled, options), READONLY, "the options given"},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Compiled, vectorcall), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(Compiled, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Compiled, weakrefs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+PyGetSetDef getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+                        {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(compiled_new)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(compiled_dealloc)},
                        {Py_tp_traverse, reinterpret_cast<void*>(compiled_traverse)},
@@ -198,10 +203,14 @@ PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(compiled_new)},
                        {Py_tp_doc, const_cast<char*>("What runs in place of a function that was compiled.")},
                        {0, nullptr}};
 PyType_Spec spec = {"braze._C.CompiledFunction", sizeof(Compiled), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_BASETYPE, slots};
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                        Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_BASETYPE,
+                    slots};
 PyTypeObject* g_type = nullptr;
 
-Owned text(const std::string& s) { return Owned::steal(PyUnicode_DecodeUTF8(s.data(), static_cast<Py_ssize_t>(s.size()), "replace")); }
+Owned text(const std::string& s) {
+    return Owned::steal(PyUnicode_DecodeUTF8(s.data(), static_cast<Py_ssize_t>(s.size()), "replace"));
+}
 
 void set(PyObject* d, const char* k, Owned v) {
     if (v) PyDict_SetItemString(d, k, v.get());
@@ -209,7 +218,9 @@ void set(PyObject* d, const char* k, Owned v) {
 
 }  // namespace
 
-PyObject* compiled_target(PyObject* o) { return g_type && PyObject_TypeCheck(o, g_type) ? reinterpret_cast<Compiled*>(o)->wrapped : nullptr; }
+PyObject* compiled_target(PyObject* o) {
+    return g_type && PyObject_TypeCheck(o, g_type) ? reinterpret_cast<Compiled*>(o)->wrapped : nullptr;
+}
 
 void reset_units() { g_generation++; }
 
@@ -219,7 +230,8 @@ PyObject* explain_compiled(PyObject* o) {
         return nullptr;
     }
     Unit& u = *reinterpret_cast<Compiled*>(o)->unit;
-    Owned out = Owned::steal(PyDict_New()), graphs = Owned::steal(PyList_New(0)), breaks = Owned::steal(PyList_New(0)), guards = Owned::steal(PyList_New(0));
+    Owned out = Owned::steal(PyDict_New()), graphs = Owned::steal(PyList_New(0)), breaks = Owned::steal(PyList_New(0)),
+          guards = Owned::steal(PyList_New(0));
     auto number = [](long n) { return Owned::steal(PyLong_FromLong(n)); };
     for (auto& [co, cs] : u.codes) {
         for (auto& [at, pos] : cs.positions) {

@@ -25,7 +25,8 @@ CodeState& Unit::code(PyCodeObject* co) {
             file = "";
         }
         CodeState& s = it->second;
-        s.skip = (co->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) || !(co->co_flags & CO_OPTIMIZED) || std::strncmp(file, "<frozen", 7) == 0;
+        s.skip = (co->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) ||
+                 !(co->co_flags & CO_OPTIMIZED) || std::strncmp(file, "<frozen", 7) == 0;
         for (const std::string& p : settings().stdlib_prefixes)
             if (std::strncmp(file, p.c_str(), p.size()) == 0 && !std::strstr(file, "site-packages")) s.skip = true;
         if (const char* torch = std::strstr(file, "/torch/"))
@@ -95,7 +96,8 @@ Lookup find_or_trace(Unit& u, CodeState& cs, PyObject* function, int at, const R
     std::string miss = note_miss(pos, roots, co);
     int limit = u.options.recompile_limit > 0 ? u.options.recompile_limit : settings().recompile_limit;
     if (static_cast<int>(pos.segments.size()) >= limit || cs.segments >= 256) {
-        std::string text = "recompile limit (" + std::to_string(limit) + ") reached for " + code_name(co) + "; last reason: " + miss;
+        std::string text =
+            "recompile limit (" + std::to_string(limit) + ") reached for " + code_name(co) + "; last reason: " + miss;
         if (settings().fail_on_recompile_limit) {
             PyErr_SetString(settings().limit_error ? settings().limit_error.get() : PyExc_RuntimeError, text.c_str());
             return Lookup::Error;
@@ -108,31 +110,32 @@ Lookup find_or_trace(Unit& u, CodeState& cs, PyObject* function, int at, const R
     bool again = !pos.segments.empty();
     TraceResult r = trace_segment(u, function, roots.locals, roots.n_locals, at, pos.dynamic);
     switch (r.kind) {
-    case TraceKind::Error: {
-        std::string text = take_error();
-        if (settings().strict) {
-            PyErr_SetString(settings().internal_error ? settings().internal_error.get() : PyExc_RuntimeError, text.c_str());
-            return Lookup::Error;
+        case TraceKind::Error: {
+            std::string text = take_error();
+            if (settings().strict) {
+                PyErr_SetString(settings().internal_error ? settings().internal_error.get() : PyExc_RuntimeError,
+                                text.c_str());
+                return Lookup::Error;
+            }
+            log("internal_error", "internal error while compiling " + code_name(co) + ", it runs in eager: " + text);
+            pos.eager = true;
+            return Lookup::Eager;
         }
-        log("internal_error", "internal error while compiling " + code_name(co) + ", it runs in eager: " + text);
-        pos.eager = true;
-        return Lookup::Eager;
-    }
-    case TraceKind::Raised:
-        if (++pos.raised >= 8) pos.eager = true;
-        return Lookup::Eager;
-    case TraceKind::Eager:
-        pos.eager = true;
-        statistics().graph_breaks++;
-        log("graph_break", "not compiled: " + code_name(co) + ": " + r.why, {{"id", "cannot-rebuild"}});
-        if (u.options.fullgraph) return fullgraph_error(r.why), Lookup::Error;
-        return Lookup::Eager;
-    case TraceKind::Step:
-        pos.step = true;
-        statistics().graph_breaks++;
-        if (u.options.fullgraph) return fullgraph_error(r.why), Lookup::Error;
-        return Lookup::Step;
-    case TraceKind::Compiled: break;
+        case TraceKind::Raised:
+            if (++pos.raised >= 8) pos.eager = true;
+            return Lookup::Eager;
+        case TraceKind::Eager:
+            pos.eager = true;
+            statistics().graph_breaks++;
+            log("graph_break", "not compiled: " + code_name(co) + ": " + r.why, {{"id", "cannot-rebuild"}});
+            if (u.options.fullgraph) return fullgraph_error(r.why), Lookup::Error;
+            return Lookup::Eager;
+        case TraceKind::Step:
+            pos.step = true;
+            statistics().graph_breaks++;
+            if (u.options.fullgraph) return fullgraph_error(r.why), Lookup::Error;
+            return Lookup::Step;
+        case TraceKind::Compiled: break;
     }
     if (again) {
         statistics().recompiles++;
@@ -145,7 +148,8 @@ Lookup find_or_trace(Unit& u, CodeState& cs, PyObject* function, int at, const R
     out = run_segment(*s, roots, &failed);
     if (out.kind == RunResult::Miss) {  // an assumption that does not even hold now: never use it
         Fetcher f(s->guards.sources, roots);
-        log("internal_error", "guard fails right after the trace of " + code_name(co) + ": " + s->guards.explain(failed, f, nullptr));
+        log("internal_error",
+            "guard fails right after the trace of " + code_name(co) + ": " + s->guards.explain(failed, f, nullptr));
         if (++pos.raised >= 2) pos.eager = true;
         return Lookup::Eager;
     }
@@ -158,14 +162,16 @@ Lookup find_or_trace(Unit& u, CodeState& cs, PyObject* function, int at, const R
 
 void fullgraph_error(const std::string& why) {
     std::string text = "fullgraph=True, but there is a graph break: " + why;
-    PyErr_SetString(settings().graph_break_error ? settings().graph_break_error.get() : PyExc_RuntimeError, text.c_str());
+    PyErr_SetString(settings().graph_break_error ? settings().graph_break_error.get() : PyExc_RuntimeError,
+                    text.c_str());
 }
 
 static PyObject* run_frame(Unit& u, PyThreadState* ts, bz_frame* f) {
     PyObject* function = bz_frame_function(f);
     PyCodeObject* co = bz_frame_code(f);
     CodeState& cs = u.code(co);
-    if (cs.skip || !function || reinterpret_cast<PyFunctionObject*>(function)->func_code != reinterpret_cast<PyObject*>(co))
+    if (cs.skip || !function ||
+        reinterpret_cast<PyFunctionObject*>(function)->func_code != reinterpret_cast<PyObject*>(co))
         return bz_leave_to_cpython(ts, f, 0);
     int nlocals = bz_code_nlocalsplus(co);
     PyObject** slots = bz_frame_localsplus(f);
@@ -174,37 +180,37 @@ static PyObject* run_frame(Unit& u, PyThreadState* ts, bz_frame* f) {
         Roots roots{slots, nlocals + depth, function};
         RunResult out{RunResult::Miss};
         switch (find_or_trace(u, cs, function, at, roots, out)) {
-        case Lookup::Eager: return bz_leave_to_cpython(ts, f, 0);
-        case Lookup::Error:
-            for (int i = 0; i < depth; ++i) Py_CLEAR(slots[nlocals + i]);
-            bz_frame_set_state(f, at, 0);
-            if (bz_frame_top() == f) PyTraceBack_Here(PyThreadState_GetFrame(ts));
-            return nullptr;
-        case Lookup::Ran: {
-            std::vector<PyObject*> old;
-            if (out.kind == RunResult::Returned) {
-                for (int i = 0; i < depth; ++i) old.push_back(std::exchange(slots[nlocals + i], nullptr));
+            case Lookup::Eager: return bz_leave_to_cpython(ts, f, 0);
+            case Lookup::Error:
+                for (int i = 0; i < depth; ++i) Py_CLEAR(slots[nlocals + i]);
                 bz_frame_set_state(f, at, 0);
+                if (bz_frame_top() == f) PyTraceBack_Here(PyThreadState_GetFrame(ts));
+                return nullptr;
+            case Lookup::Ran: {
+                std::vector<PyObject*> old;
+                if (out.kind == RunResult::Returned) {
+                    for (int i = 0; i < depth; ++i) old.push_back(std::exchange(slots[nlocals + i], nullptr));
+                    bz_frame_set_state(f, at, 0);
+                    for (PyObject* o : old) Py_XDECREF(o);
+                    return out.value;
+                }
+                int now = out.segment->depth;
+                for (auto [i, v] : out.slots) {
+                    PyObject* was = std::exchange(slots[i], v);
+                    if (i < nlocals + depth) old.push_back(was);  // above the stack's top lies garbage
+                }
+                for (int i = now; i < depth; ++i) old.push_back(std::exchange(slots[nlocals + i], nullptr));
+                bz_frame_set_state(f, out.segment->next, now);
                 for (PyObject* o : old) Py_XDECREF(o);
-                return out.value;
+                break;
             }
-            int now = out.segment->depth;
-            for (auto [i, v] : out.slots) {
-                PyObject* was = std::exchange(slots[i], v);
-                if (i < nlocals + depth) old.push_back(was);  // above the stack's top lies garbage
-            }
-            for (int i = now; i < depth; ++i) old.push_back(std::exchange(slots[nlocals + i], nullptr));
-            bz_frame_set_state(f, out.segment->next, now);
-            for (PyObject* o : old) Py_XDECREF(o);
-            break;
-        }
-        case Lookup::Step: break;
+            case Lookup::Step: break;
         }
         PyObject* value = nullptr;
         switch (bz_step(ts, f, 0, &value)) {
-        case BZ_RETURNED: return value;
-        case BZ_RAISED: return nullptr;
-        case BZ_STOPPED: break;
+            case BZ_RETURNED: return value;
+            case BZ_RAISED: return nullptr;
+            case BZ_STOPPED: break;
         }
         if (bz_tracer_active(ts)) return bz_leave_to_cpython(ts, f, 0);
     }
@@ -223,7 +229,8 @@ Disabled disabled(PyObject* function) {
     if (!marks) return Disabled::No;
     if (PyDict_GetItemString(marks, "_torchdynamo_disable") == Py_True) return Disabled::WithCallees;
     if (PyDict_GetItemString(marks, "_braze_disable") != Py_True) return Disabled::No;
-    return PyDict_GetItemString(marks, "_braze_disable_recursive") == Py_False ? Disabled::Itself : Disabled::WithCallees;
+    return PyDict_GetItemString(marks, "_braze_disable_recursive") == Py_False ? Disabled::Itself
+                                                                               : Disabled::WithCallees;
 }
 }  // namespace
 

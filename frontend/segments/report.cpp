@@ -39,8 +39,14 @@ void log(const char* kind, const std::string& message, const KeyValues& data) {
 void log_break(const Break& b) {
     const BreakInfo* info = find_break(b.id);
     log("graph_break", b.text(),
-        {{"id", b.id}, {"detail", b.detail}, {"file", b.file}, {"line", std::to_string(b.line)}, {"function", b.function},
-         {"title", info ? info->title : ""}, {"explanation", info ? info->explanation : ""}, {"hint", info ? info->hint : ""}});
+        {{"id", b.id},
+         {"detail", b.detail},
+         {"file", b.file},
+         {"line", std::to_string(b.line)},
+         {"function", b.function},
+         {"title", info ? info->title : ""},
+         {"explanation", info ? info->explanation : ""},
+         {"hint", info ? info->hint : ""}});
 }
 
 std::string take_error() {

@@ -1,5 +1,5 @@
-// Segments: what was compiled for a frame from one instruction on. A frame is run as segments, with single instructions in between that only
-// CPython can execute.
+// Segments: what was compiled for a frame from one instruction on. A frame is run as segments, with single instructions
+// in between that only CPython can execute.
 #pragma once
 #include <map>
 #include <memory>
@@ -24,18 +24,18 @@ struct Segment {
     std::vector<Effect> effects;
     std::unique_ptr<StateDelta> state;
     bool returns = false;
-    RecipeId result = -1;                               // returns
-    int next = 0, depth = 0;                            // else: where the frame goes on, entries on its stack
-    std::vector<std::pair<int, RecipeId>> slots;        // locals and stack entries that changed
+    RecipeId result = -1;                         // returns
+    int next = 0, depth = 0;                      // else: where the frame goes on, entries on its stack
+    std::vector<std::pair<int, RecipeId>> slots;  // locals and stack entries that changed
     std::optional<Break> reason;
 };
 
 // All that is known about one instruction of one code object as the start of a segment.
 struct Position {
     std::vector<std::shared_ptr<Segment>> segments;  // most recently used first
-    bool step = false;   // the instruction itself cannot be traced
-    bool eager = false;  // nothing can be compiled from here on
-    int raised = 0;      // traces that ended in an exception of the user's program
+    bool step = false;                               // the instruction itself cannot be traced
+    bool eager = false;                              // nothing can be compiled from here on
+    int raised = 0;                                  // traces that ended in an exception of the user's program
     DynamicHints dynamic;
 };
 
@@ -66,19 +66,21 @@ enum class TraceKind : uint8_t { Compiled, Step, Eager, Raised, Error };
 struct TraceResult {
     TraceKind kind;
     std::shared_ptr<Segment> segment;
-    std::string why;   // Eager
+    std::string why;  // Eager
 };
-// Traces `function` from instruction `next` with that state and compiles what it finds. Error: a Python exception is set.
-TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state, int n_state, int next, const DynamicHints& dynamic);
+// Traces `function` from instruction `next` with that state and compiles what it finds. Error: a Python exception is
+// set.
+TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state, int n_state, int next,
+                          const DynamicHints& dynamic);
 
 struct RunResult {
     enum Kind : uint8_t { Miss, Returned, Stopped, Error, Failed } kind;
-    PyObject* value = nullptr;  // Returned: new reference
+    PyObject* value = nullptr;                       // Returned: new reference
     std::vector<std::pair<int, PyObject*>> slots{};  // Stopped: new references (nullptr: unbound)
     std::shared_ptr<Segment> segment{};
 };
-// Miss: a guard fails (*failed says which). Failed: the graph raised (the exception is set) before anything was changed, so the frame can run in
-// eager from here, which raises the same with its own traceback.
+// Miss: a guard fails (*failed says which). Failed: the graph raised (the exception is set) before anything was
+// changed, so the frame can run in eager from here, which raises the same with its own traceback.
 RunResult run_segment(Segment& s, const Roots& roots, int* failed);
 
 // Counters and the log, shared by all units.

@@ -46,7 +46,8 @@ void guard_inputs(Tracer& t) {
         for (size_t b = 0; b < used.size(); ++b) {
             if (a == b || (b < a && t.capture->mutated_input(used[b]))) continue;
             GraphInput& y = t.inputs[static_cast<size_t>(used[b])];
-            bool same = (written || (b > a && used.size() <= 16)) && tensor_bridge()->same_storage(x.real.get(), y.real.get());
+            bool same =
+                (written || (b > a && used.size() <= 16)) && tensor_bridge()->same_storage(x.real.get(), y.real.get());
             if (same || written) t.guards.same_storage(x.source, y.source, same);
         }
     }
@@ -55,7 +56,8 @@ void guard_inputs(Tracer& t) {
 // The error that the option fail_at asks for, to test what happens then.
 bool provoked(const char* stage) {
     if (settings().fail_at != stage) return false;
-    PyErr_Format(settings().internal_error ? settings().internal_error.get() : PyExc_RuntimeError, "provoked at stage '%s'", stage);
+    PyErr_Format(settings().internal_error ? settings().internal_error.get() : PyExc_RuntimeError,
+                 "provoked at stage '%s'", stage);
     return true;
 }
 
@@ -101,7 +103,8 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, std::string* why) {
 
 }  // namespace
 
-TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state, int n_state, int next, const DynamicHints& dynamic) {
+TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state, int n_state, int next,
+                          const DynamicHints& dynamic) {
     if (provoked("capture")) return {TraceKind::Error, nullptr, ""};
     TraceLock lock;
     auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(function)->func_code);
@@ -179,7 +182,8 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
         } else {
             PyErr_Clear();
             bool repeated = forced >= 0 && t.root_event == forced;
-            if (!t.clean && !repeated) {  // something ran between the start of the root's instruction and the break: once more, stopping before it
+            if (!t.clean && !repeated) {  // something ran between the start of the root's instruction and the break:
+                                          // once more, stopping before it
                 forced = t.root_event;
                 forced_reason = t.reason;
                 continue;

@@ -69,10 +69,12 @@ std::string SourceTable::describe(SourceId id, PyObject* local_names) const {
             PyObject* name = PyDict_GetItemString(s.key.get(), "__name__");
             return "G(" + text_of(name, false) + ")";
         }
-        if (PyFunction_Check(s.key.get())) return text_of(reinterpret_cast<PyFunctionObject*>(s.key.get())->func_qualname, false);
+        if (PyFunction_Check(s.key.get()))
+            return text_of(reinterpret_cast<PyFunctionObject*>(s.key.get())->func_qualname, false);
         return std::string("<") + Py_TYPE(s.key.get())->tp_name + ">";
     }
-    bool bare = s.kind == SourceKind::SlotMember || s.kind == SourceKind::Attribute || s.kind == SourceKind::TypeAttribute;
+    bool bare =
+        s.kind == SourceKind::SlotMember || s.kind == SourceKind::Attribute || s.kind == SourceKind::TypeAttribute;
     std::string out, format = formats[static_cast<int>(s.kind)];
     for (size_t i = 0; i < format.size(); ++i) {
         if (format[i] != '{') {
@@ -80,23 +82,23 @@ std::string SourceTable::describe(SourceId id, PyObject* local_names) const {
             continue;
         }
         switch (format[i + 1]) {
-        case 'p': out += describe(s.parent, local_names); break;
-        case 'k':
-            if (s.kind == SourceKind::SlotMember && PyObject_HasAttrString(s.key.get(), "__name__")) {
-                Owned n = Owned::steal(PyObject_GetAttrString(s.key.get(), "__name__"));
-                out += text_of(n.get(), false);
-            } else {
-                out += text_of(s.key.get(), !bare);
-            }
-            break;
-        case 'i': out += std::to_string(s.index); break;
-        case 'n':
-            if (local_names && s.index < PyTuple_GET_SIZE(local_names)) {
-                out += text_of(PyTuple_GET_ITEM(local_names, s.index), true);
-            } else {
-                out += "stack " + std::to_string(s.index);
-            }
-            break;
+            case 'p': out += describe(s.parent, local_names); break;
+            case 'k':
+                if (s.kind == SourceKind::SlotMember && PyObject_HasAttrString(s.key.get(), "__name__")) {
+                    Owned n = Owned::steal(PyObject_GetAttrString(s.key.get(), "__name__"));
+                    out += text_of(n.get(), false);
+                } else {
+                    out += text_of(s.key.get(), !bare);
+                }
+                break;
+            case 'i': out += std::to_string(s.index); break;
+            case 'n':
+                if (local_names && s.index < PyTuple_GET_SIZE(local_names)) {
+                    out += text_of(PyTuple_GET_ITEM(local_names, s.index), true);
+                } else {
+                    out += "stack " + std::to_string(s.index);
+                }
+                break;
         }
         i += 2;
     }
@@ -128,51 +130,56 @@ PyObject* Fetcher::compute(SourceId id) {
     PyObject* p = nullptr;
     if (s.parent != kNoSource && !(p = fetch(s.parent))) return nullptr;
     switch (s.kind) {
-    case SourceKind::Local: return s.index < roots_.n_locals ? roots_.locals[s.index] : nullptr;
-    case SourceKind::Function: return roots_.function;
-    case SourceKind::Const: return s.key.get();
-    case SourceKind::DictItem:
-        if (!PyDict_Check(p)) return nullptr;
-        if (s.hash != -1) return bz_dict_get_known_hash(p, s.key.get(), s.hash);
-        if (PyObject* v = PyDict_GetItemWithError(p, s.key.get())) return v;
-        PyErr_Clear();
-        return nullptr;
-    case SourceKind::InstanceDict: {
-        PyObject** d = bz_instance_dict_pointer(p);
-        return d ? *d : nullptr;
-    }
-    case SourceKind::ListItem: return PyList_Check(p) && s.index < PyList_GET_SIZE(p) ? PyList_GET_ITEM(p, s.index) : nullptr;
-    case SourceKind::TupleItem: return PyTuple_Check(p) && s.index < PyTuple_GET_SIZE(p) ? PyTuple_GET_ITEM(p, s.index) : nullptr;
-    case SourceKind::DequeItem: return PySequence_Check(p) ? keep(PySequence_GetItem(p, s.index)) : nullptr;
-    case SourceKind::CellContents: return PyCell_Check(p) ? PyCell_GET(p) : nullptr;
-    case SourceKind::SlotMember: {
-        auto* d = reinterpret_cast<PyDescrObject*>(s.key.get());
-        if (!PyObject_TypeCheck(p, d->d_type)) return nullptr;
-        return keep(Py_TYPE(d)->tp_descr_get(s.key.get(), p, reinterpret_cast<PyObject*>(Py_TYPE(p))));
-    }
-    case SourceKind::Attribute: return keep(PyObject_GetAttr(p, s.key.get()));
-    case SourceKind::TypeOf: return reinterpret_cast<PyObject*>(Py_TYPE(p));
-    case SourceKind::TypeAttribute: return PyType_Check(p) ? bz_type_lookup(reinterpret_cast<PyTypeObject*>(p), s.key.get()) : nullptr;
-    case SourceKind::ClassDictItem: {
-        if (!PyType_Check(p)) return nullptr;
-        PyObject* d = reinterpret_cast<PyTypeObject*>(p)->tp_dict;
-        return d ? bz_dict_get_known_hash(d, s.key.get(), s.hash) : nullptr;
-    }
-    case SourceKind::MethodSelf: return PyMethod_Check(p) ? PyMethod_GET_SELF(p) : nullptr;
-    case SourceKind::WeakrefTarget: return PyWeakref_CheckRef(p) ? PyWeakref_GET_OBJECT(p) : nullptr;
-    case SourceKind::MethodFunction: return PyMethod_Check(p) ? PyMethod_GET_FUNCTION(p) : nullptr;
-    default: break;
+        case SourceKind::Local: return s.index < roots_.n_locals ? roots_.locals[s.index] : nullptr;
+        case SourceKind::Function: return roots_.function;
+        case SourceKind::Const: return s.key.get();
+        case SourceKind::DictItem:
+            if (!PyDict_Check(p)) return nullptr;
+            if (s.hash != -1) return bz_dict_get_known_hash(p, s.key.get(), s.hash);
+            if (PyObject* v = PyDict_GetItemWithError(p, s.key.get())) return v;
+            PyErr_Clear();
+            return nullptr;
+        case SourceKind::InstanceDict: {
+            PyObject** d = bz_instance_dict_pointer(p);
+            return d ? *d : nullptr;
+        }
+        case SourceKind::ListItem:
+            return PyList_Check(p) && s.index < PyList_GET_SIZE(p) ? PyList_GET_ITEM(p, s.index) : nullptr;
+        case SourceKind::TupleItem:
+            return PyTuple_Check(p) && s.index < PyTuple_GET_SIZE(p) ? PyTuple_GET_ITEM(p, s.index) : nullptr;
+        case SourceKind::DequeItem: return PySequence_Check(p) ? keep(PySequence_GetItem(p, s.index)) : nullptr;
+        case SourceKind::CellContents: return PyCell_Check(p) ? PyCell_GET(p) : nullptr;
+        case SourceKind::SlotMember: {
+            auto* d = reinterpret_cast<PyDescrObject*>(s.key.get());
+            if (!PyObject_TypeCheck(p, d->d_type)) return nullptr;
+            return keep(Py_TYPE(d)->tp_descr_get(s.key.get(), p, reinterpret_cast<PyObject*>(Py_TYPE(p))));
+        }
+        case SourceKind::Attribute: return keep(PyObject_GetAttr(p, s.key.get()));
+        case SourceKind::TypeOf: return reinterpret_cast<PyObject*>(Py_TYPE(p));
+        case SourceKind::TypeAttribute:
+            return PyType_Check(p) ? bz_type_lookup(reinterpret_cast<PyTypeObject*>(p), s.key.get()) : nullptr;
+        case SourceKind::ClassDictItem: {
+            if (!PyType_Check(p)) return nullptr;
+            PyObject* d = reinterpret_cast<PyTypeObject*>(p)->tp_dict;
+            return d ? bz_dict_get_known_hash(d, s.key.get(), s.hash) : nullptr;
+        }
+        case SourceKind::MethodSelf: return PyMethod_Check(p) ? PyMethod_GET_SELF(p) : nullptr;
+        case SourceKind::WeakrefTarget: return PyWeakref_CheckRef(p) ? PyWeakref_GET_OBJECT(p) : nullptr;
+        case SourceKind::MethodFunction: return PyMethod_Check(p) ? PyMethod_GET_FUNCTION(p) : nullptr;
+        default: break;
     }
     if (!PyFunction_Check(p)) return nullptr;
     auto* f = reinterpret_cast<PyFunctionObject*>(p);
     switch (s.kind) {
-    case SourceKind::FunctionCode: return f->func_code;
-    case SourceKind::FunctionClosure:
-        return f->func_closure && s.index < PyTuple_GET_SIZE(f->func_closure) ? PyTuple_GET_ITEM(f->func_closure, s.index) : nullptr;
-    case SourceKind::FunctionDefaults: return f->func_defaults ? f->func_defaults : Py_None;
-    case SourceKind::FunctionKwDefaults: return f->func_kwdefaults ? f->func_kwdefaults : Py_None;
-    case SourceKind::FunctionGlobals: return f->func_globals;
-    default: return nullptr;
+        case SourceKind::FunctionCode: return f->func_code;
+        case SourceKind::FunctionClosure:
+            return f->func_closure && s.index < PyTuple_GET_SIZE(f->func_closure)
+                       ? PyTuple_GET_ITEM(f->func_closure, s.index)
+                       : nullptr;
+        case SourceKind::FunctionDefaults: return f->func_defaults ? f->func_defaults : Py_None;
+        case SourceKind::FunctionKwDefaults: return f->func_kwdefaults ? f->func_kwdefaults : Py_None;
+        case SourceKind::FunctionGlobals: return f->func_globals;
+        default: return nullptr;
     }
 }
 

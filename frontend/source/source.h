@@ -1,8 +1,10 @@
-// A Source says how to reach, at the start of a segment, an object that existed before the trace: local 2, its attribute dict, the item
-// 'weight' of that, ... It can fetch the value at run time, name it in a message, and root a guard.
+// A Source says how to reach, at the start of a segment, an object that existed before the trace: local 2, its
+// attribute dict, the item 'weight' of that, ... It can fetch the value at run time, name it in a message, and root a
+// guard.
 //
-// Sources are numbered in a SourceTable (one a segment); a parent has a smaller number than its children. Fetching never runs
-// Python code: every kind reads a C structure directly, checks the type of what it reads from and yields nullptr where the shape is not as expected.
+// Sources are numbered in a SourceTable (one a segment); a parent has a smaller number than its children. Fetching
+// never runs Python code: every kind reads a C structure directly, checks the type of what it reads from and yields
+// nullptr where the shape is not as expected.
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -24,9 +26,9 @@ constexpr SourceId kNoSource = -1;
 struct Source {
     SourceKind kind;
     SourceId parent = kNoSource;
-    Owned key;            // attribute name, dict key, descriptor, or the object of Const
-    Py_ssize_t index = 0; // local, item or cell number
-    Py_hash_t hash = -1;  // of a str key
+    Owned key;             // attribute name, dict key, descriptor, or the object of Const
+    Py_ssize_t index = 0;  // local, item or cell number
+    Py_hash_t hash = -1;   // of a str key
 };
 
 // The state at the start of a segment that sources are fetched from.
@@ -67,7 +69,8 @@ class SourceTable {
     std::unordered_map<Key, SourceId, KeyHash> index_;
 };
 
-// Values of one evaluation, fetched once each. Borrowed references where the container holds them; new ones are kept until clear().
+// Values of one evaluation, fetched once each. Borrowed references where the container holds them; new ones are kept
+// until clear().
 class Fetcher {
   public:
     Fetcher(const SourceTable& table, const Roots& roots);

@@ -1,4 +1,5 @@
-// Owned and borrowed references. A signature that takes or returns `Owned` moves a reference; `PyObject*` is always borrowed.
+// Owned and borrowed references. A signature that takes or returns `Owned` moves a reference; `PyObject*` is always
+// borrowed.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -1,5 +1,5 @@
-// The bridge without the front end, for tests: a Python callable is run under a capture by CPython itself, real tensors that it meets become
-// graph inputs, and the compiled graph is run on the real values.
+// The bridge without the front end, for tests: a Python callable is run under a capture by CPython itself, real tensors
+// that it meets become graph inputs, and the compiled graph is run on the real values.
 #include <map>
 #include <string>
 
@@ -16,13 +16,12 @@ extern "C" int bz_mode_set(int) { return BZ_OFF; }
 namespace {
 
 struct Graph {
-    PyObject_HEAD
-    fe::CompiledGraph* compiled;
-    PyObject* real_inputs;   // list; the first are the arguments
-    PyObject* plan;          // the nested structure of the results, tensors as ("node"|"input", index)
+    PyObject_HEAD fe::CompiledGraph* compiled;
+    PyObject* real_inputs;  // list; the first are the arguments
+    PyObject* plan;         // the nested structure of the results, tensors as ("node"|"input", index)
     int n_outputs;
-    PyObject* mutated;       // list of input ids
-    PyObject* guards;        // list of texts
+    PyObject* mutated;  // list of input ids
+    PyObject* guards;   // list of texts
 };
 
 PyObject* g_break_type = nullptr;  // GraphBreak(id, detail)
@@ -97,8 +96,8 @@ PyObject* graph_text(PyObject* self, PyObject*) {
 }
 PyObject* graph_counts(PyObject* self, PyObject*) {
     auto* c = reinterpret_cast<Graph*>(self)->compiled;
-    return Py_BuildValue("{s:i,s:i,s:i,s:i}", "ops", c->ops(), "kernels", c->kernels(), "aten_calls", c->aten_calls(), "torch_ops",
-                         c->torch_ops());
+    return Py_BuildValue("{s:i,s:i,s:i,s:i}", "ops", c->ops(), "kernels", c->kernels(), "aten_calls", c->aten_calls(),
+                         "torch_ops", c->torch_ops());
 }
 #define MEMBER(name) \
     PyObject* graph_##name(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<Graph*>(self)->name); }
@@ -107,8 +106,10 @@ MEMBER(real_inputs)
 MEMBER(mutated)
 MEMBER(guards)
 #undef MEMBER
-PyMethodDef graph_methods[] = {{"text", graph_text, METH_NOARGS, nullptr}, {"counts", graph_counts, METH_NOARGS, nullptr}, {}};
-PyGetSetDef graph_getset[] = {{"plan", graph_plan}, {"inputs", graph_real_inputs}, {"mutated", graph_mutated}, {"guards", graph_guards}, {}};
+PyMethodDef graph_methods[] = {
+    {"text", graph_text, METH_NOARGS, nullptr}, {"counts", graph_counts, METH_NOARGS, nullptr}, {}};
+PyGetSetDef graph_getset[] = {
+    {"plan", graph_plan}, {"inputs", graph_real_inputs}, {"mutated", graph_mutated}, {"guards", graph_guards}, {}};
 PyTypeObject graph_type = {PyVarObject_HEAD_INIT(nullptr, 0) "braze_bridge_test.Graph"};
 
 // capture(fn, args, dynamic=(bits per tensor argument,)) -> Graph
@@ -126,7 +127,8 @@ PyObject* capture(PyObject*, PyObject* args) {
     s.capture = braze::bridge::tensor_bridge()->begin_capture(options);
     int k = 0;
     Owned fake_args = map_tensors(arguments, [&](PyObject* t) -> PyObject* {
-        uint64_t bits = dynamic && k < PyTuple_GET_SIZE(dynamic) ? PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(dynamic, k)) : 0;
+        uint64_t bits =
+            dynamic && k < PyTuple_GET_SIZE(dynamic) ? PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(dynamic, k)) : 0;
         ++k;
         return Py_XNewRef(s.input(t, bits));
     });
@@ -169,7 +171,8 @@ PyObject* capture(PyObject*, PyObject* args) {
 template <class T>
 PyObject* capsule(std::unique_ptr<T> p, const char* name) {
     if (!p) Py_RETURN_NONE;
-    return PyCapsule_New(p.release(), name, [](PyObject* c) { delete static_cast<T*>(PyCapsule_GetPointer(c, PyCapsule_GetName(c))); });
+    return PyCapsule_New(p.release(), name,
+                         [](PyObject* c) { delete static_cast<T*>(PyCapsule_GetPointer(c, PyCapsule_GetName(c))); });
 }
 template <class T>
 T* from_capsule(PyObject* c) {
@@ -185,10 +188,12 @@ PyObject* check_tensor(PyObject*, PyObject* args) {
     PyObject *g, *t;
     if (!PyArg_ParseTuple(args, "OO", &g, &t)) return nullptr;
     auto* guard = from_capsule<fe::TensorGuard>(g);
-    return Py_BuildValue("(Oss K)", guard->check(t) ? Py_True : Py_False, guard->explain(t).c_str(), guard->text().c_str(),
-                         static_cast<unsigned long long>(guard->changed_dims(t)));
+    return Py_BuildValue("(Oss K)", guard->check(t) ? Py_True : Py_False, guard->explain(t).c_str(),
+                         guard->text().c_str(), static_cast<unsigned long long>(guard->changed_dims(t)));
 }
-PyObject* state_guard(PyObject*, PyObject*) { return capsule(braze::bridge::tensor_bridge()->state_guard(), "state_guard"); }
+PyObject* state_guard(PyObject*, PyObject*) {
+    return capsule(braze::bridge::tensor_bridge()->state_guard(), "state_guard");
+}
 PyObject* check_state(PyObject*, PyObject* g) {
     auto* guard = from_capsule<fe::GlobalStateGuard>(g);
     return Py_BuildValue("(Os)", guard->check() ? Py_True : Py_False, guard->explain().c_str());
@@ -217,16 +222,12 @@ PyObject* set_option(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef methods[] = {{"capture", capture, METH_VARARGS, nullptr},
-                         {"tensor_guard", tensor_guard, METH_VARARGS, nullptr},
-                         {"check_tensor", check_tensor, METH_VARARGS, nullptr},
-                         {"state_guard", state_guard, METH_NOARGS, nullptr},
-                         {"check_state", check_state, METH_O, nullptr},
-                         {"state_delta", state_delta, METH_O, nullptr},
-                         {"apply_delta", apply_delta, METH_O, nullptr},
-                         {"restore_state", restore_state, METH_O, nullptr},
-                         {"set_option", set_option, METH_VARARGS, nullptr},
-                         {}};
+PyMethodDef methods[] = {
+    {"capture", capture, METH_VARARGS, nullptr},           {"tensor_guard", tensor_guard, METH_VARARGS, nullptr},
+    {"check_tensor", check_tensor, METH_VARARGS, nullptr}, {"state_guard", state_guard, METH_NOARGS, nullptr},
+    {"check_state", check_state, METH_O, nullptr},         {"state_delta", state_delta, METH_O, nullptr},
+    {"apply_delta", apply_delta, METH_O, nullptr},         {"restore_state", restore_state, METH_O, nullptr},
+    {"set_option", set_option, METH_VARARGS, nullptr},     {}};
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "braze_bridge_test", nullptr, -1, methods};
 
 }  // namespace

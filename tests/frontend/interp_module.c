@@ -60,7 +60,10 @@ int bz_frame_enter(bz_frame *f, bool is_root) {
     return tick("frame_enter", is_root);
 }
 void bz_frame_exit(bz_frame *f, PyObject *result) {}
-bool bz_runs_untraced(PyCodeObject *co) { (void)co; return false; }
+bool bz_runs_untraced(PyCodeObject *co) {
+    (void)co;
+    return false;
+}
 int bz_backward_jump(bz_frame *f) { return EARLY(backward_jump) ? -1 : bz_handle_pending(PyThreadState_Get()); }
 PyObject *bz_load_fast_root(bz_frame *f, int i, PyObject *value) {
     return EARLY(load_fast_root) ? NULL : Py_NewRef(value);

@@ -57,7 +57,6 @@ class Folder {
     ir::Builder* b_ = nullptr;
 };
 
-
 // rules; true: the node was replaced
 bool fold_elementwise(Node& n, Folder& f);
 bool fold_view(Node& n, Folder& f);  // and structure
