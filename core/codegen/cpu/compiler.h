@@ -1,4 +1,4 @@
-// From kernels to machine code in this process, by LLVM's ORC JIT. Thread-safe. The only LLVM-free header of
+// From kernels to machine code in this process, by LLVM and JITLink. Thread-safe. The only LLVM-free header of
 // codegen/cpu.
 #pragma once
 #include <memory>

@@ -104,7 +104,7 @@ llvm::Value* Elementwise::from_half(llvm::Value* bits, DType half) {
     llvm::Value* magnitude = b_.CreateShl(b_.CreateAnd(x, integer(x, 0x7fff)), integer(x, 13));
     llvm::Value* sign = b_.CreateShl(b_.CreateAnd(x, integer(x, 0x8000)), integer(x, 16));
     llvm::Value* scaled = b_.CreateFMul(b_.CreateBitCast(magnitude, f32), llvm::ConstantFP::get(f32, 0x1p112));
-    llvm::Value* special = b_.CreateICmpUGE(magnitude, integer(x, 0x7c00u << 13));
+    llvm::Value* special = b_.CreateICmpUGE(magnitude, integer(x, 0x7c00U << 13U));
     llvm::Value* bits32 =
         b_.CreateSelect(special, b_.CreateOr(magnitude, integer(x, 0x7f800000)), b_.CreateBitCast(scaled, i32));
     return b_.CreateBitCast(b_.CreateOr(bits32, sign), f32);
@@ -128,13 +128,13 @@ llvm::Value* Elementwise::to_half(llvm::Value* x, DType half) {
     llvm::Value* sign = b_.CreateAnd(b_.CreateLShr(bits, integer(bits, 16)), integer(bits, 0x8000));
     llvm::Value* magnitude = b_.CreateAnd(bits, integer(bits, 0x7fffffff));
     llvm::Value* odd = b_.CreateAnd(b_.CreateLShr(magnitude, integer(bits, 13)), integer(bits, 1));
-    llvm::Value* rebased = b_.CreateSub(magnitude, integer(bits, 112u << 23));
+    llvm::Value* rebased = b_.CreateSub(magnitude, integer(bits, 112U << 23U));
     llvm::Value* normal =
         b_.CreateLShr(b_.CreateAdd(rebased, b_.CreateAdd(odd, integer(bits, 0xfff))), integer(bits, 13));
     // below 2^-14 the result is denormal: adding 0.5 in f32 rounds at the right place
     llvm::Value* shifted = b_.CreateFAdd(b_.CreateBitCast(magnitude, f32), llvm::ConstantFP::get(f32, 0.5));
     llvm::Value* denormal = b_.CreateSub(b_.CreateBitCast(shifted, i32), integer(bits, 0x3f000000));
-    llvm::Value* result = b_.CreateSelect(b_.CreateICmpULT(magnitude, integer(bits, 113u << 23)), denormal, normal);
+    llvm::Value* result = b_.CreateSelect(b_.CreateICmpULT(magnitude, integer(bits, 113U << 23U)), denormal, normal);
     llvm::Value* large = b_.CreateICmpUGE(magnitude, integer(bits, 0x477ff000));  // rounds to 2^16 or more
     result = b_.CreateSelect(large, integer(bits, 0x7c00), result);
     result = b_.CreateSelect(is_nan(x), integer(bits, 0x7e00), result);
@@ -156,7 +156,7 @@ llvm::Value* Elementwise::float_to_int(llvm::Value* x, DType to) {
     llvm::Value* high = b_.CreateFCmpOGE(x, top);
     llvm::Value* reduced = b_.CreateSelect(high, b_.CreateFSub(x, top), x);
     llvm::Value* low = b_.CreateFreeze(b_.CreateFPToSI(reduced, i64));
-    return b_.CreateXor(low, b_.CreateSelect(high, integer(low, 1ull << 63), integer(low, 0)));
+    return b_.CreateXor(low, b_.CreateSelect(high, integer(low, uint64_t{1} << 63U), integer(low, 0)));
 }
 
 llvm::Value* Elementwise::cast(llvm::Value* x, DType from, DType to) {

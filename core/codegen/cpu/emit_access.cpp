@@ -87,7 +87,7 @@ llvm::Value* Emitter::load_part(const Scalar& s, int u, V mask, V otherwise) {
         return b_.CreateShuffleVector(low, high, even);
     }
     auto step = form->stride.as_const();
-    bool narrow = step && std::abs(*step) * n < (int64_t{1} << 30);
+    bool narrow = step && std::abs(*step) * n < 1'000'000'000;
     llvm::Type* element = narrow ? b_.getInt32Ty() : b_.getInt64Ty();
     llvm::SmallVector<llvm::Constant*, 64> multiples;
     for (int64_t l = 0; l < n; ++l)

@@ -7,7 +7,6 @@ namespace braze::codegen {
 
 using ir::Op;
 using loops::Scalar;
-using loops::ScalarKind;
 
 void emit_kernel(const loops::Kernel& kernel, const std::string& name, const CpuTarget& target, llvm::Module& module) {
     Emitter(kernel, target, module, name).run();

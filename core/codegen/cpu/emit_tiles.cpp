@@ -77,16 +77,19 @@ void Emitter::transpose_tile(int scalar) {
     for (int r = 0; r < n; ++r)
         rows.push_back(b_.CreateAlignedLoad(vector, b_.CreateGEP(type, base, b_.CreateMul(stride, i64(r))), align));
     for (int d = n / 2; d > 0; d /= 2) {
+        auto in_upper = [d](int e) { return e / d % 2 == 0; };
         llvm::SmallVector<int, 16> upper, lower;
         for (int e = 0; e < n; ++e) {
-            upper.push_back((e & d) == 0 ? e : n + e - d);
-            lower.push_back((e & d) == 0 ? e + d : n + e);
+            upper.push_back(in_upper(e) ? e : n + e - d);
+            lower.push_back(in_upper(e) ? e + d : n + e);
         }
         for (int r = 0; r < n; ++r) {
-            if (r & d) continue;
-            V a = rows[static_cast<size_t>(r)], b = rows[static_cast<size_t>(r + d)];
-            rows[static_cast<size_t>(r)] = b_.CreateShuffleVector(a, b, upper);
-            rows[static_cast<size_t>(r + d)] = b_.CreateShuffleVector(a, b, lower);
+            if (!in_upper(r)) continue;
+            V& a = rows[static_cast<size_t>(r)];
+            V& b = rows[static_cast<size_t>(r) + static_cast<size_t>(d)];
+            V first = b_.CreateShuffleVector(a, b, upper);
+            b = b_.CreateShuffleVector(a, b, lower);
+            a = first;
         }
     }
     for (int r = 0; r < n; ++r)

@@ -17,6 +17,8 @@ bool fits_int32(const Expr& e) {
     return true;
 }
 
+constexpr int64_t kLarge = 1'000'000'000;  // products of larger divisors are not followed
+
 // A number that divides the expression's value for sure (0: the value is 0).
 int64_t Plan::divisor(const Expr& e, int lanes, bool aligned) const {
     switch (e.kind()) {
@@ -32,7 +34,7 @@ int64_t Plan::divisor(const Expr& e, int lanes, bool aligned) const {
             for (const Expr& x : e.operands()) {
                 int64_t d = divisor(x, lanes, aligned);
                 if (d == 0) return 0;
-                p = p > (int64_t{1} << 30) || d > (int64_t{1} << 30) ? std::max(p, d) : p * d;
+                p = p > (kLarge) || d > (kLarge) ? std::max(p, d) : p * d;
             }
             return p;
         }

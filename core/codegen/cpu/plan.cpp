@@ -14,7 +14,6 @@ using ir::Op;
 using loops::Level;
 using loops::Scalar;
 using loops::ScalarKind;
-using shapes::ExprKind;
 
 std::optional<int64_t> upper_bound(const Expr& e) {
     int64_t hi = e.range().hi;

@@ -16,10 +16,10 @@ using shapes::Expr;
 using Depends = uint64_t;
 constexpr int kMaxAxes = 28;
 constexpr Depends outer_bit(size_t k) { return Depends{1} << k; }
-constexpr Depends inner_bit(size_t k) { return Depends{1} << (32 + k); }
-constexpr Depends kPoint = Depends{1} << 30;   // a result of a reduction: known inside one outer point
-constexpr Depends kStage = Depends{1} << 62;   // may only be evaluated where the inner space is not empty
-constexpr Depends kPinned = Depends{1} << 63;  // reads what the kernel writes: where it is used, not earlier
+constexpr Depends inner_bit(size_t k) { return Depends{1} << (32U + k); }
+constexpr Depends kPoint = Depends{1} << 30U;   // a result of a reduction: known inside one outer point
+constexpr Depends kStage = Depends{1} << 62U;   // may only be evaluated where the inner space is not empty
+constexpr Depends kPinned = Depends{1} << 63U;  // reads what the kernel writes: where it is used, not earlier
 
 // The value of an address in lane l is base + l * stride, base being the address of lane 0.
 struct LaneForm {

@@ -39,12 +39,12 @@ void* lanes_function() {
 // Integer power as eager computes it: wraps; a negative exponent gives 0 unless the base is 1 or -1.
 uint64_t wrapping_power(uint64_t base, uint64_t exponent) {
     uint64_t result = 1;
-    for (; exponent; exponent >>= 1, base *= base)
-        if (exponent & 1) result *= base;
+    for (; exponent; exponent >>= 1U, base *= base)
+        if (exponent & 1U) result *= base;
     return result;
 }
 int64_t signed_power(int64_t base, int64_t exponent) {
-    if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
+    if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
     return static_cast<int64_t>(wrapping_power(static_cast<uint64_t>(base), static_cast<uint64_t>(exponent)));
 }
 void lanes_signed_power(int64_t* x, const int64_t* y, int64_t n) {
