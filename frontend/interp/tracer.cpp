@@ -166,6 +166,7 @@ int bz_frame_enter(bz_frame* f, bool is_root) {
         locals[i] = fake;
         Py_DECREF(v);
     }
+    if (PyObject* names = bz_frame_locals_mapping(f)) t.made(names);  // a class body
     if (bz_frame_is_generator(f)) return 0;
     int at = co->co_argcount + co->co_kwonlyargcount;
     if (co->co_flags & CO_VARARGS) t.made(locals[at++]);
