@@ -4,6 +4,8 @@
 
 namespace braze::schedule {
 
+using ir::Node;
+using ir::Op;
 using ir::Value;
 
 namespace {
@@ -43,7 +45,7 @@ class Demand {
         double loads = 0;             // of about as many elements
         bool leaf = false;            // would be stored rather than computed elsewhere
         bool dear_broadcast = false;  // something varies along its innermost axis with it, many times over
-        bool irregular = false;       // read at other places than its reader's own
+        bool reread = false;          // by a reader that takes elements from anywhere
         int64_t elements = 0;
     };
 
@@ -57,10 +59,25 @@ class Demand {
         return u.kind == UnitKind::Part || u.kind == UnitKind::Keep || facts_.of(u.value).stored;
     }
 
-    // Does v change along the innermost axis of a reader with these strides?
-    static bool varies_innermost(const Value* v, const ir::TensorType& reader) {
-        auto inner = innermost_axis(reader);
-        return !inner || *inner >= v->type.strides.size() || v->type.strides[*inner] != Expr(0);
+    // Does operand v change along the innermost axis of its reader?
+    static bool varies_innermost(const Value* v, const Unit& reader) {
+        const ir::TensorType& t = reader.kind == UnitKind::Reduce ? v->type : reader.value->type;
+        auto inner = innermost_axis(t);
+        if (!inner) return true;
+        const Node& n = reader.node();
+        if (reader.kind == UnitKind::Pointwise && n.op == Op::Take && v != n.operands[0]) {  // an index
+            const auto at = static_cast<size_t>(n.get<Expr>("at")->value());
+            if (*inner < at || *inner >= at + v->type.sizes.size()) return false;
+            inner = *inner - at;
+        }
+        return *inner >= v->type.strides.size() || v->type.strides[*inner] != Expr(0);
+    }
+
+    // May elements of v be read many times, or in vain, by this reader?
+    static bool rereads(const Value* v, const Unit& reader) {
+        const Node& n = reader.node();
+        if (reader.kind != UnitKind::Pointwise) return false;
+        return n.op == Op::Cat || ((n.op == Op::Gather || n.op == Op::Take) && v == n.operands[0]);
     }
 
     void estimate(size_t u) {
@@ -69,7 +86,6 @@ class Demand {
         c.ops = unit.cost;
         c.elements = 1;
         for (const Expr& s : unit.domain()) c.elements *= std::max<int64_t>(hint(s), 1);
-        const std::vector<Value*> moved = units_.irregular(unit);
         for (Value* v : operands(unit)) {
             const Value* s = units_.source(v);
             const int p = units_.computing(s);
@@ -78,9 +94,8 @@ class Demand {
             const bool small = elements * kBroadcast <= c.elements;
             if (p >= 0) {
                 Cost& o = costs_[static_cast<size_t>(p)];
-                if (small && varies_innermost(v, unit.kind == UnitKind::Reduce ? v->type : unit.value->type))
-                    o.dear_broadcast = true;
-                if (std::find(moved.begin(), moved.end(), v) != moved.end()) o.irregular = true;
+                if (small && varies_innermost(v, unit)) o.dear_broadcast = true;
+                if (rereads(v, unit)) o.reread = true;
                 if (!o.leaf) {
                     c.ops = std::min(c.ops + o.ops, 10000);
                     c.loads += small ? 0 : o.loads;
@@ -114,7 +129,7 @@ class Demand {
         const Cluster& home = fused_.clusters[static_cast<size_t>(unit.cluster)];
         if (home.reduces && at_home && belongs_to_row(unit)) return true;
         if (c.dear_broadcast && c.ops > kBroadcastOps) return true;
-        if (elsewhere == 1 && !at_home && !c.irregular) return c.ops > kMovedOps || c.loads > kMovedLoads;
+        if (elsewhere == 1 && !at_home && !c.reread) return c.ops > kMovedOps || c.loads > kMovedLoads;
         if (c.loads == 0) return c.ops > kRowOps;  // only rows or single numbers are read
         return c.ops > kRepeatedOps || c.loads > (at_home || elsewhere > 1 ? 1 : 2);
     }

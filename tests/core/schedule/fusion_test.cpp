@@ -246,6 +246,16 @@ TEST(Fusion, EmbeddingChecksItsIndex) {
     EXPECT_FLOAT_EQ(static_cast<float>(out[0].number(12)), static_cast<float>(3 * inputs[0].number(0)));
 }
 
+TEST(Fusion, AComputedIndexAndAPaddedValueAreNotStored) {
+    Graph g;
+    Builder b(g);
+    Value *table = input(g, {3, 64}), *index = input(g, {2, 5}, DType::I64), *x = input(g, {2, 3, 16, 16});
+    Value* i = b.where(b.binary(Op::Lt, index, 0.0), b.binary(Op::Add, index, 3.0), index);
+    Value* silu = b.mul(x, b.unary(Op::Sigmoid, x));
+    g.outputs = {b.take(table, {i}, {0}, 0), b.pad(silu, {0, 0, 0, 0}, {0, 0, 1, 1}, 0)};
+    EXPECT_EQ(check(g).kernels(), 2);
+}
+
 TEST(Fusion, LongChainsAreCutAndFast) {
     Graph g;
     Builder b(g);
