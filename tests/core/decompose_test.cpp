@@ -421,6 +421,38 @@ TEST(Decompose, NllLossIgnores) {
     expect_numbers(out[1], {2});
 }
 
+TEST(Decompose, ShiftsOutsideTheWidthLeaveTheSign) {
+    auto out = run(R"(  %0 : i32[3] = input
+  %1 : i32[3] = input
+  %2 : i32[3] = call aten::bitwise_left_shift.Tensor(self=%0, other=%1)
+  %3 : i32[3] = call aten::bitwise_right_shift.Tensor(self=%0, other=%1)
+  return %2, %3)",
+                   {tensor(DType::I32, {3}, {-8, 5, -8}), tensor(DType::I32, {3}, {1, 40, -1})});
+    expect_numbers(out[0], {-16, 0, 0});
+    expect_numbers(out[1], {-4, 0, -1});
+}
+
+TEST(Decompose, PadsByReflectionAndReplication) {
+    auto out = run(R"(  %0 : f32[1, 3] = input
+  %1 : f32[1, 6] = call aten::reflection_pad1d(self=%0, padding=[2, 1])
+  %2 : f32[1, 6] = call aten::replication_pad1d(self=%0, padding=[1, 2])
+  return %1, %2)",
+                   {tensor(DType::F32, {1, 3}, {1, 2, 3})});
+    expect_numbers(out[0], {3, 2, 1, 2, 3, 2});
+    expect_numbers(out[1], {1, 1, 2, 3, 3, 3});
+}
+
+TEST(Decompose, PoolsOnlyOverWindowsThatTile) {
+    auto pool = [](const char* padding) {
+        return std::string(R"(  %0 : f32[1, 2, 4] = input
+  %1 : f32[1, 1, 2] = call aten::avg_pool2d(self=%0, kernel_size=[2, 2], stride=[], padding=)") +
+               padding + ", ceil_mode=false, count_include_pad=true, divisor_override=none)\n  return %1";
+    };
+    auto out = run(pool("[0, 0]"), {tensor(DType::F32, {1, 2, 4}, {1, 2, 3, 4, 5, 6, 7, 8})});
+    expect_numbers(out[0], {3.5, 5.5});
+    EXPECT_EQ(operators(lowered(pool("[1, 1]"))), "call");
+}
+
 TEST(Rules, AreFoundByOperator) {
     EXPECT_NE(decomposition::find_rule("aten::add.Tensor"), nullptr);
     EXPECT_NE(decomposition::find_rule("aten::relu"), nullptr);
