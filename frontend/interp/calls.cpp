@@ -101,6 +101,9 @@ PyObject* call_type(Tracer& t, PyTypeObject* type, Args a) {
     if (type == &PyType_Type && a.total() == 1) return Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(a.v[0])));
     PyTypeObject* base = type;
     while (is_python_class(base) && base->tp_base) base = base->tp_base;
+    // Classes of C++ code: guards of thread-local state, for one, that a trace thrown away would leave in a mess.
+    if (std::strstr(Py_TYPE(type)->tp_name, "pybind11_type"))
+        return t.stop("unknown-c-function", type_name(type) + "()");
     bool torch_tensor = std::strstr(base->tp_name, "TensorBase") != nullptr;
     if (!torch_tensor && !c_type_allowed(base)) return t.stop("unknown-c-function", type_name(base) + "()");
     if (base == type || type == &PySuper_Type || torch_tensor) {

@@ -68,7 +68,6 @@ RUN_UNTRACED: tuple[str, ...] = (
     "torch._refs",
     "torch._subclasses",
     "torch.fx",
-    "torch.utils._python_dispatch",
     "warnings",
 )
 
