@@ -17,7 +17,7 @@ namespace {
 
 // A cluster whose reduced axes are not innermost runs down columns; element-wise stores in it are worth it only while a
 // block of columns stays in the cache.
-constexpr int64_t kColumnRows = 512;
+constexpr int64_t kColumnRows = 48;
 // Units farther apart in the program are not brought together only because they read the same thing.
 constexpr int kSiblingDistance = 48;
 constexpr int kMaxStages = 6;
