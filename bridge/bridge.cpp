@@ -4,6 +4,7 @@
 #include "bridge/guards.h"
 #include "bridge/options.h"
 #include "bridge/state.h"
+#include "bridge/symbolic_numbers.h"
 
 namespace braze::bridge {
 
@@ -14,6 +15,9 @@ struct Bridge final : frontend::TensorBridge {
     bool is_tensor(PyObject* o) const override {
         return PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(THPVariableClass));
     }
+    PyTypeObject* symbolic_int_class() const override { return bridge::symbolic_int_class(); }
+    PyTypeObject* symbolic_float_class() const override { return bridge::symbolic_float_class(); }
+    PyObject* with_own_numbers(PyObject* o) const override { return bridge::with_own_numbers(o); }
     std::unique_ptr<frontend::Capture> begin_capture(frontend::CaptureOptions options) override {
         return std::make_unique<Tracer>(std::move(options));
     }
@@ -33,6 +37,8 @@ struct Bridge final : frontend::TensorBridge {
 };
 
 }  // namespace
+
+bool init() { return init_symbolic_numbers(); }
 
 frontend::TensorBridge* tensor_bridge() {
     static Bridge bridge;

@@ -4,6 +4,8 @@
 
 namespace braze::bridge {
 
-frontend::TensorBridge* tensor_bridge();  // torch must have been imported
+frontend::TensorBridge* tensor_bridge();
+// Once, before the bridge is used. False: a Python exception is set.
+bool init();  // torch must have been imported
 
 }  // namespace braze::bridge

@@ -75,6 +75,13 @@ c10::IValue PreparedCall::constant(const ArgInfo& arg, const ir::Arg& value,
     }
 }
 
+// A size where the operator takes any number, or a tensor.
+c10::IValue PreparedCall::integer(Form form, int64_t value) {
+    if (form == Form::Tensor) return at::native::wrapped_scalar_tensor(value);
+    if (form == Form::Float) return static_cast<double>(value);
+    return value;
+}
+
 PreparedCall::PreparedCall(const ir::Node& node, const std::vector<c10::IValue>& opaque,
                            const std::vector<shapes::Expr>& symbols, bool into_results) {
     info_ = into_results ? out_variant(node.callee) : &OperatorInfo::named(node.callee);
@@ -101,11 +108,10 @@ PreparedCall::PreparedCall(const ir::Node& node, const std::vector<c10::IValue>&
             args_.back() = constant(arg, *value, opaque);
             auto symbolic = [](const shapes::Expr& e) { return !e.is_const(); };
             if (const auto* e = std::get_if<shapes::Expr>(value); e && symbolic(*e)) {
-                BRAZE_CHECK(arg.form != Form::Tensor, node.callee + ": a size as a tensor");
-                sizes_.push_back({index, false, {Size(*e, symbols)}});
+                sizes_.push_back({index, arg.form, false, {Size(*e, symbols)}});
             } else if (const auto* list = std::get_if<std::vector<shapes::Expr>>(value);
                        list && std::any_of(list->begin(), list->end(), symbolic)) {
-                SizePatch patch{index, true, {}};
+                SizePatch patch{index, arg.form, true, {}};
                 for (const auto& e : *list) patch.values.emplace_back(e, symbols);
                 sizes_.push_back(std::move(patch));
             }

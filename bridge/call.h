@@ -46,7 +46,7 @@ class PreparedCall {
         }
         for (const SizePatch& p : sizes_) {
             if (!p.list) {
-                stack[first + p.arg] = p.values[0].at(symbols);
+                stack[first + p.arg] = integer(p.form, p.values[0].at(symbols));
                 continue;
             }
             std::vector<int64_t> list;
@@ -69,9 +69,11 @@ class PreparedCall {
     };
     struct SizePatch {
         int arg;
+        Form form;
         bool list;
         std::vector<Size> values;
     };
+    static c10::IValue integer(Form form, int64_t value);
     c10::IValue constant(const ArgInfo& arg, const ir::Arg& value, const std::vector<c10::IValue>& opaque) const;
 
     const OperatorInfo* info_;

@@ -1,9 +1,15 @@
 #include "bridge/capture.h"
 
+#include <ATen/ScalarOps.h>
+#include <torch/csrc/utils/python_symnode.h>
+
 #include <atomic>
 
 #include "bridge/compiled_trace.h"
 #include "bridge/gil.h"
+#include "bridge/guards.h"
+#include "bridge/symbolic_numbers.h"
+#include "bridge/symbolic_rules.h"
 #include "core/support/error.h"
 #include "frontend/cpython/api.h"
 
@@ -42,7 +48,10 @@ class FrontendOff {
 struct Tracer::Pending {
     const OperatorInfo& info;
     Record record;
-    std::vector<at::Tensor> operands;                      // the fakes, as Record::operands
+    std::vector<at::Tensor> operands;                // the fakes, as Record::operands
+    bool symbolic = false;                           // some size that it is given is a symbol
+    std::vector<SymbolicMetadata> symbolic_results;  // of the new results, in order; empty: all constant
+    size_t next_result = 0;
     std::vector<std::pair<c10::StorageImpl*, int>> fresh;  // storages first seen in this operator's results
 };
 
@@ -108,12 +117,76 @@ PyObject* Tracer::fake_input(PyObject* object, int id, uint64_t dynamic_dims) {
         int value = add_value(ValueInfo::Input, id, 0, meta, set);
         auto impl = c10::make_intrusive<FakeImpl>(meta, real.device(), value, epoch_);
         impl->mark_input();
+        bool symbolic = options_.dynamic && make_symbolic(*impl, meta, id, dynamic_dims);
         at::Tensor fake(std::move(impl));
         if (real.requires_grad()) fake.unsafeGetTensorImpl()->set_requires_grad(true);
         if (id >= static_cast<int>(trace_.inputs.size())) trace_.inputs.resize(id + 1, -1);
         trace_.inputs[id] = value;
         if (id >= static_cast<int>(touched_.size())) touched_.resize(id + 1, false);
+        touched_[id] = touched_[id] || symbolic;  // its sizes are read in every run
         return wrap_like(fake, object);
+    } catch (python_error& e) { e.restore(); } catch (const std::exception& e) {
+        PyErr_SetString(PyExc_RuntimeError, e.what());
+    }
+    return nullptr;
+}
+
+// The sizes in `dims` become symbols. False: none of them can.
+bool Tracer::make_symbolic(FakeImpl& fake, const at::Tensor& meta, int id, uint64_t dims) {
+    uint64_t symbolic = 0;
+    for (int64_t i = 0; i < meta.dim() && i < 64; ++i)
+        if (((dims >> i) & 1) && meta.size(i) >= kLeastSymbolic) symbolic |= uint64_t{1} << i;
+    if (symbolic == 0) return false;
+    SymbolicMetadata m{{}, {}, Expr(meta.storage_offset())};
+    for (int64_t i = 0; i < meta.dim(); ++i)
+        m.sizes.push_back((symbolic >> i) & 1 ? trace_.symbols->add(meta.size(i), id, static_cast<int>(i))
+                                              : Expr(meta.size(i)));
+    // strides follow from the sizes as the tensor guard demands it: an axis's rule refers to one further inside
+    auto rules = stride_rules(meta.sizes(), meta.strides(), symbolic);
+    std::function<Expr(int)> stride = [&](int i) {
+        return rules[i].from < 0 ? Expr(rules[i].constant) : m.sizes[rules[i].from] * stride(rules[i].from);
+    };
+    for (int64_t i = 0; i < meta.dim(); ++i) m.strides.push_back(stride(static_cast<int>(i)));
+    trace_.values[fake.value()].symbolic = m;
+    fake.set_symbolic(trace_.symbols, std::move(m));
+    return true;
+}
+
+uint64_t Tracer::dynamic_dims(int id) const {
+    if (id >= static_cast<int>(trace_.inputs.size()) || trace_.inputs[id] < 0) return 0;
+    const ValueInfo& v = trace_.values[trace_.inputs[id]];
+    uint64_t bits = 0;
+    if (v.symbolic)
+        for (size_t i = 0; i < v.symbolic->sizes.size() && i < 64; ++i)
+            if (!trace_.symbols->resolve(v.symbolic->sizes[i]).is_const()) bits |= uint64_t{1} << i;
+    return bits;
+}
+std::unique_ptr<frontend::ShapeGuard> Tracer::shape_guard() const { return make_shape_guard(*trace_.symbols); }
+
+PyObject* Tracer::symbolic_input(PyObject* number, int id) {
+    if (id >= static_cast<int>(trace_.inputs.size())) trace_.inputs.resize(id + 1, -1);
+    if (id >= static_cast<int>(touched_.size())) touched_.resize(id + 1, false);
+    if (id >= static_cast<int>(trace_.numbers.size())) trace_.numbers.resize(id + 1, NumberInput::None);
+    try {
+        if (PyLong_CheckExact(number)) {
+            int overflow = 0;
+            int64_t v = PyLong_AsLongLongAndOverflow(number, &overflow);
+            if (overflow || v < kLeastSymbolic || v > kMostSymbolic) return nullptr;
+            trace_.numbers[id] = NumberInput::Int;
+            touched_[id] = true;
+            return wrap_symbolic(sym_int(trace_.symbols, trace_.symbols->add_number(v, id)));
+        }
+        if (!PyFloat_CheckExact(number)) return nullptr;
+        c10::Storage storage(c10::make_intrusive<FakeStorage>(trace_.alias_sets++, sizeof(double)));
+        trace_.written_sets.push_back(false);
+        at::Tensor meta = plain_meta(storage, c10::scalarTypeToTypeMeta(at::kDouble), {}, {}, 0);
+        int set = as_fake_storage(storage.unsafeGetStorageImpl())->alias_set;
+        int value = add_value(ValueInfo::Input, id, 0, meta, set);
+        trace_.inputs[id] = value;
+        trace_.numbers[id] = NumberInput::Float;
+        touched_[id] = true;
+        at::Tensor fake(c10::make_intrusive<FakeImpl>(meta, c10::Device(c10::DeviceType::CPU), value, epoch_));
+        return wrap_symbolic(sym_float(trace_.symbols, {fake, PyFloat_AS_DOUBLE(number), {id}}));
     } catch (python_error& e) { e.restore(); } catch (const std::exception& e) {
         PyErr_SetString(PyExc_RuntimeError, e.what());
     }
@@ -221,6 +294,7 @@ void Tracer::take_operand(Pending& p, int arg, int pos, at::Tensor& t) {
     if (value.kind == ValueInfo::Input) touched_[value.producer] = true;
     p.record.operands.push_back({arg, pos, fake->value(), t.requires_grad()});
     p.operands.push_back(t);
+    p.symbolic |= fake->symbolic() != nullptr;
     bool own_twin = p.info.args[arg].writes && (p.info.resizes_out || p.info.functional);
     const at::Tensor& twin = fake->twin();
     if (own_twin) {
@@ -241,8 +315,14 @@ void Tracer::take_arguments(Pending& p, c10::IValue* args) {
         Form form = info.args[i].form;
         if (form == Form::Tensor && v.isTensor()) {
             at::Tensor t = v.toTensor();
+            if (t.defined() && !as_fake(t) && is_wrapped_number(t) &&
+                take_symbolic_number(p, static_cast<int>(i), args, t)) {
+                v = std::move(t);
+                continue;
+            }
             if (!t.defined() || (!as_fake(t) && is_wrapped_number(t))) {
-                r.args.push_back(v);
+                r.args.emplace_back(t);
+                v = std::move(t);
                 continue;
             }
             r.args.emplace_back();
@@ -275,8 +355,13 @@ void Tracer::take_arguments(Pending& p, c10::IValue* args) {
             r.args.emplace_back();
             r.list_sizes.push_back(size);
         } else {
+            if (v.isSymFloat()) v = v.toSymFloat().guard_float(__FILE__, __LINE__);
+            if (v.isSymBool()) v = v.toSymBool().guard_bool(__FILE__, __LINE__);
             r.args.push_back(v);
-            if (form == Form::TensorList) r.list_sizes.push_back(-1);
+            if (form == Form::TensorList)
+                r.list_sizes.push_back(-1);
+            else
+                hint_argument(p, v);
         }
     }
     if (info.device_arg >= 0) {
@@ -284,6 +369,147 @@ void Tracer::take_arguments(Pending& p, c10::IValue* args) {
         if (device.isDevice() && device.toDevice().type() != c10::DeviceType::CPU)
             stop("unsupported-tensor", c10::str(device.toDevice()));
         if (device.isDevice() || p.operands.empty()) device = c10::Device(c10::DeviceType::Meta);
+    }
+}
+
+namespace {
+// Whether a scalar tensor of float64 in a number's place gives the number's types: not where a size-less tensor takes
+// part, which would be promoted, nor where no tensor is of a floating type.
+bool float_can_be_tensor(const OperatorInfo& info, const c10::IValue* args) {
+    bool floating = false;
+    for (size_t i = 0; i < info.args.size(); ++i) {
+        if (info.args[i].form == Form::TensorList) return false;
+        if (info.args[i].form != Form::Tensor || !args[i].isTensor()) continue;
+        const at::Tensor& t = args[i].toTensor();
+        if (!t.defined() || is_wrapped_number(t)) continue;
+        if (t.dim() == 0 && t.scalar_type() != at::kDouble) return false;
+        floating |= at::isFloatingType(t.scalar_type());
+    }
+    return floating;
+}
+}  // namespace
+
+// torch's parsers put a placeholder where a symbolic number meets a tensor parameter, with the number attached. A
+// float's scalar tensor becomes the operand; an integer stays a number in the record. False: it is no such placeholder;
+// `t` is the number then.
+bool Tracer::take_symbolic_number(Pending& p, int arg, const c10::IValue* args, at::Tensor& t) {
+    if (!t.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj()) return false;
+    auto object = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(t));
+    if (!PyObject_HasAttrString(object.ptr(), "_wrapped_number")) return false;
+    pybind11::object n = object.attr("_wrapped_number");
+    if (torch::is_symint(n)) {
+        auto symbol = n.cast<c10::SymInt>();
+        t = at::native::wrapped_scalar_tensor(trace_.symbols->hint(expr_of(symbol)));
+        if (trace_.symbols->resolve(expr_of(symbol)).is_const()) return false;
+        p.record.args.emplace_back(symbol);
+        p.symbolic = p.record.symbolic_args = true;
+        return true;
+    }
+    if (!torch::is_symfloat(n)) return false;
+    c10::SymFloat symbol = float_of(n.ptr());
+    const FloatValue* value = float_value(symbol);
+    if (!value || !float_can_be_tensor(p.info, args)) {
+        t = at::native::wrapped_scalar_tensor(symbol.guard_float(__FILE__, __LINE__));
+        return false;
+    }
+    p.record.args.emplace_back();
+    t = value->fake;
+    take_operand(p, arg, -1, t);
+    t = plain_meta(t.storage(), t.dtype(), t.sizes(), t.strides(), 0);
+    t.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return true;
+}
+
+// Meta kernels get the hints; the record keeps the SymInts.
+void Tracer::hint_argument(Pending& p, c10::IValue& v) {
+    if (v.isSymInt()) {
+        v = trace_.symbols->hint(expr_of(v.toSymInt()));
+        p.symbolic = p.record.symbolic_args = true;
+    } else if (v.isList() && !v.isIntList() && !v.isDoubleList() && !v.isBoolList()) {
+        auto list = v.toListRef();
+        if (std::none_of(list.begin(), list.end(), [](const c10::IValue& x) { return x.isSymInt(); })) return;
+        std::vector<int64_t> hints;
+        for (const c10::IValue& x : list)
+            hints.push_back(x.isInt() ? x.toInt() : trace_.symbols->hint(expr_of(x.toSymInt())));
+        v = hints;
+        p.symbolic = p.record.symbolic_args = true;
+    }
+}
+
+// When the trace is over, what has become constant is a number.
+void Tracer::freeze_arguments() {
+    auto now = [&](const c10::IValue& x) {
+        return x.isInt() ? Expr(x.toInt()) : trace_.symbols->resolve(expr_of(x.toSymInt()));
+    };
+    for (Record& r : trace_.records) {
+        if (!r.symbolic_args) continue;
+        r.symbolic_args = false;
+        for (c10::IValue& v : r.args) {
+            if (v.isSymInt()) {
+                Expr e = now(v);
+                if (!e.is_const())
+                    r.symbolic_args = true;
+                else if (r.info->args[&v - r.args.data()].form == Form::Tensor)
+                    v = at::native::wrapped_scalar_tensor(e.value());
+                else
+                    v = e.value();
+            } else if (v.isList() && !v.isIntList()) {
+                auto list = v.toListRef();
+                if (std::none_of(list.begin(), list.end(), [](const c10::IValue& x) { return x.isSymInt(); })) continue;
+                std::vector<int64_t> constants;
+                for (const c10::IValue& x : list)
+                    if (Expr e = now(x); e.is_const()) constants.push_back(e.value());
+                if (constants.size() == list.size())
+                    v = constants;
+                else
+                    r.symbolic_args = true;
+            }
+        }
+    }
+}
+
+// The sizes of new results as expressions, or everything that the operator was given becomes constant.
+void Tracer::find_symbolic_results(Pending& p, const torch::jit::Stack& stack) {
+    const OperatorInfo& info = *p.record.info;
+    SymbolicCall call{info, *trace_.symbols, p.record.args, {}, {}};
+    for (size_t k = 0; k < p.operands.size(); ++k) {
+        const FakeImpl* fake = as_fake(p.operands[k]);
+        const at::Tensor& hint = fake->twin();
+        SymbolicMetadata m;
+        if (const SymbolicMetadata* known = fake->symbolic()) {
+            m = {trace_.symbols->resolve(known->sizes), trace_.symbols->resolve(known->strides),
+                 trace_.symbols->resolve(known->offset)};
+        } else {
+            m.sizes.assign(hint.sizes().begin(), hint.sizes().end());
+            m.strides.assign(hint.strides().begin(), hint.strides().end());
+            m.offset = hint.storage_offset();
+        }
+        call.operands.push_back({p.record.operands[k].arg, p.record.operands[k].pos, &hint, std::move(m)});
+    }
+    size_t first = stack.size() - p.info.returns.size();
+    for (size_t k = 0; k < p.info.returns.size(); ++k) {
+        const c10::IValue& v = stack[first + k];
+        if (p.info.returns[k].writes && !p.info.functional) continue;
+        if (v.isTensor())
+            call.results.push_back(v.toTensor());
+        else if (v.isTensorList())
+            for (const at::Tensor& t : v.toTensorVector()) call.results.push_back(t);
+    }
+    if (auto results = symbolic_results(call)) {
+        p.symbolic_results = std::move(*results);
+        return;
+    }
+    for (const auto& o : call.operands) {
+        for (const Expr& e : o.metadata.sizes) trace_.symbols->fix(e);
+        for (const Expr& e : o.metadata.strides) trace_.symbols->fix(e);
+        trace_.symbols->fix(o.metadata.offset);
+    }
+    for (const c10::IValue& v : p.record.args) {
+        if (v.isSymInt())
+            trace_.symbols->fix(expr_of(v.toSymInt()));
+        else if (v.isList() && !v.isIntList() && !v.isDoubleList() && !v.isBoolList())
+            for (const c10::IValue& x : v.toListRef())
+                if (x.isSymInt()) trace_.symbols->fix(expr_of(x.toSymInt()));
     }
 }
 
@@ -349,7 +575,7 @@ void Tracer::inside_structured(const OperatorInfo& info, torch::jit::Stack* stac
     info.op.callBoxed(stack);
 }
 
-at::Tensor Tracer::written_result(Pending& p, const at::Tensor& meta, int operand) {
+at::Tensor Tracer::written_result(Pending& p, const at::Tensor& meta, int operand, const SymbolicMetadata* symbolic) {
     at::Tensor& fake = p.operands[operand];
     FakeImpl* impl = as_fake(fake);
     if (p.info.functional) {
@@ -357,6 +583,7 @@ at::Tensor Tracer::written_result(Pending& p, const at::Tensor& meta, int operan
         int value = add_value(ValueInfo::Result, static_cast<int>(trace_.records.size()),
                               static_cast<int>(p.record.results.size()), meta, impl->alias_set());
         impl->rebind(meta, value);
+        keep_symbolic(*impl, value, symbolic);
         p.record.results.push_back(value);
     } else {
         if (meta.sizes() != impl->twin().sizes()) stop("unsupported-op", p.info.callee);
@@ -366,8 +593,17 @@ at::Tensor Tracer::written_result(Pending& p, const at::Tensor& meta, int operan
     return fake;
 }
 
+void Tracer::keep_symbolic(FakeImpl& fake, int value, const SymbolicMetadata* symbolic) {
+    if (!symbolic || symbolic->constant()) return;
+    trace_.values[value].symbolic = *symbolic;
+    fake.set_symbolic(trace_.symbols, *symbolic);
+}
+
 at::Tensor Tracer::take_result(Pending& p, const at::Tensor& meta, const ReturnInfo& r, int pos) {
     Record& record = p.record;
+    const SymbolicMetadata* symbolic = nullptr;
+    if (!p.symbolic_results.empty() && (!r.writes || p.info.functional))
+        symbolic = &p.symbolic_results.at(p.next_result++);
     int producer = static_cast<int>(trace_.records.size());
     int index = static_cast<int>(record.results.size());
     if (!meta.defined()) {
@@ -380,7 +616,7 @@ at::Tensor Tracer::take_result(Pending& p, const at::Tensor& meta, const ReturnI
     if (r.writes)
         for (size_t k = 0; k < record.operands.size(); ++k)
             if (record.operands[k].arg == r.alias_arg && (record.operands[k].pos == pos || record.operands[k].pos < 0))
-                return written_result(p, meta, static_cast<int>(k));
+                return written_result(p, meta, static_cast<int>(k), symbolic);
     if (!meta.is_meta()) stop("unsupported-op", p.info.callee + " computed a real tensor");
     if (meta.layout() != c10::kStrided) stop("unsupported-tensor", c10::str("layout ", meta.layout()));
     at::Tensor twin = meta;
@@ -410,7 +646,9 @@ at::Tensor Tracer::take_result(Pending& p, const at::Tensor& meta, const ReturnI
     int value = add_value(ValueInfo::Result, producer, index, twin, known->alias_set);
     record.results.push_back(value);
     record.aliases.push_back(alias);
-    return at::Tensor(c10::make_intrusive<FakeImpl>(twin, c10::Device(c10::DeviceType::CPU), value, epoch_));
+    auto impl = c10::make_intrusive<FakeImpl>(twin, c10::Device(c10::DeviceType::CPU), value, epoch_);
+    keep_symbolic(*impl, value, symbolic);
+    return at::Tensor(std::move(impl));
 }
 
 void Tracer::note_writes(Pending& p) {
@@ -456,6 +694,7 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
     Record& r = p.record;
     r.info = info.functional ? &OperatorInfo::of(*info.functional) : &info;
+    if (p.symbolic && !info.in_place_unary) find_symbolic_results(p, *stack);
     size_t first = stack->size() - info.returns.size();
     bool tensors = false;
     for (size_t k = 0; k < info.returns.size(); ++k) {
@@ -546,13 +785,26 @@ std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObje
         finished_ = true;
         std::vector<TraceOutput> results;
         bool needs_grad = false;
+        freeze_arguments();
+        std::vector<PyObject*> tensors;
         for (PyObject* o : outputs) {
+            if (auto e = expr_of(o)) {
+                results.push_back({-1, false, nullptr, trace_.symbols->resolve(*e)});
+                continue;
+            }
+            if (torch::is_symfloat(pybind11::handle(o))) {
+                const FloatValue* f = float_value(float_of(o));
+                BRAZE_CHECK(f, "an output of the graph is no number of this trace");
+                results.push_back({as_fake(f->fake)->value(), false, nullptr});
+                continue;
+            }
+            tensors.push_back(o);
             BRAZE_CHECK(is_fake(o), "an output of the graph is no tensor of this trace");
             const at::Tensor& t = THPVariable_Unpack(o);
             results.push_back({as_fake(t)->value(), t.requires_grad(), Py_TYPE(o)});
             needs_grad |= t.requires_grad() && t.grad_fn();
         }
-        std::string obstacle = autograd_obstacle(outputs);
+        std::string obstacle = autograd_obstacle(tensors);
         if (!obstacle.empty()) stop("autograd", obstacle);
         trace_.inputs.resize(n_inputs, -1);
         return compile_trace(std::move(trace_), std::move(results), needs_grad);

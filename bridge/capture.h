@@ -22,6 +22,10 @@ class Tracer final : public frontend::Capture {
     bool touched(int input_id) const override;
     int op_count() const override { return static_cast<int>(trace_.records.size()); }
     bool mutated_input(int input_id) const override;
+    uint64_t dynamic_dims(int input_id) const override;
+    std::unique_ptr<frontend::ShapeGuard> shape_guard() const override;
+    PyObject* symbolic_input(PyObject* number, int id) override;
+    bool is_fixed(int input_id) const override { return trace_.symbols->is_fixed(input_id); }
     void pause() override;
     void resume() override;
     std::unique_ptr<frontend::CompiledGraph> finish(const std::vector<PyObject*>& outputs, int n_inputs) override;
@@ -46,8 +50,14 @@ class Tracer final : public frontend::Capture {
     void refuse_data_dependence(const Pending& p, torch::jit::Stack* stack);
     void run_meta(Pending& p, torch::jit::Stack* stack);
     void inside_structured(const OperatorInfo& info, torch::jit::Stack* stack);
+    void find_symbolic_results(Pending& p, const torch::jit::Stack& stack);
     at::Tensor take_result(Pending& p, const at::Tensor& meta, const ReturnInfo& r, int pos);
-    at::Tensor written_result(Pending& p, const at::Tensor& meta, int operand);
+    at::Tensor written_result(Pending& p, const at::Tensor& meta, int operand, const SymbolicMetadata* symbolic);
+    void keep_symbolic(FakeImpl& fake, int value, const SymbolicMetadata* symbolic);
+    bool make_symbolic(FakeImpl& fake, const at::Tensor& meta, int id, uint64_t dims);
+    void hint_argument(Pending& p, c10::IValue& v);
+    bool take_symbolic_number(Pending& p, int arg, const c10::IValue* args, at::Tensor& t);
+    void freeze_arguments();
     void note_writes(Pending& p);
     int add_value(ValueInfo::Kind kind, int producer, int index, const at::Tensor& meta, int alias_set);
     int current_line();

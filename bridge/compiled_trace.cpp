@@ -15,7 +15,7 @@ class CompiledTrace final : public frontend::CompiledGraph {
   public:
     CompiledTrace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad)
         : trace_(std::move(trace)), outputs_(std::move(outputs)) {
-        for (const TraceOutput& o : outputs_) Py_INCREF(o.type);
+        for (const TraceOutput& o : outputs_) Py_XINCREF(o.type);
         if (needs_grad)
             replay_.emplace(trace_, outputs_);
         else
@@ -23,7 +23,7 @@ class CompiledTrace final : public frontend::CompiledGraph {
     }
     ~CompiledTrace() override {
         Gil gil;
-        for (const TraceOutput& o : outputs_) Py_DECREF(o.type);
+        for (const TraceOutput& o : outputs_) Py_XDECREF(o.type);
     }
 
     bool run(PyObject* const* inputs, int n_inputs, PyObject** outputs, int n_outputs) override {
@@ -31,11 +31,12 @@ class CompiledTrace final : public frontend::CompiledGraph {
         TORCH_CHECK(n_outputs == static_cast<int>(outputs_.size()), "expected ", outputs_.size(), " outputs, got ",
                     n_outputs);
         std::vector<at::Tensor> results;
+        Inputs given(trace_, inputs, n_inputs);
         if (replay_)
-            replay(inputs, n_inputs, results);
+            replay(given, results);
         else
-            execute(inputs, n_inputs, results);
-        wrap(results, outputs);
+            execute(given, results);
+        wrap(results, given, outputs);
         return true;
         END_HANDLE_TH_ERRORS_RET(false)
     }
@@ -66,42 +67,86 @@ class CompiledTrace final : public frontend::CompiledGraph {
             program = compile_graph(std::move(converted.graph), options, &stats);
         }
         aten_calls_ = stats.aten_calls;
-        executor_.emplace(std::move(program), std::move(converted.opaque), std::move(constants), std::move(mutated));
+        executor_.emplace(std::move(program), std::move(converted.opaque), std::move(constants), std::move(mutated),
+                          *trace_.symbols);
     }
 
-    void execute(PyObject* const* inputs, int n_inputs, std::vector<at::Tensor>& results) {
-        static const at::Tensor none;
+    // The inputs of a run: tensors as they are, floats in scalar tensors, integers beside.
+    struct Inputs {
         c10::SmallVector<const at::Tensor*, 16> tensors;
-        for (int i = 0; i < n_inputs; ++i) tensors.push_back(inputs[i] ? &THPVariable_Unpack(inputs[i]) : &none);
+        c10::SmallVector<int64_t, 4> integers;  // by input id where there are any
+        std::vector<at::Tensor> made;
+
+        Inputs(const Trace& trace, PyObject* const* objects, int n) {
+            static const at::Tensor none;
+            if (!trace.numbers.empty()) {
+                made.reserve(n);
+                integers.resize(n);
+            }
+            for (int i = 0; i < n; ++i) {
+                switch (objects[i] ? trace.number(i) : NumberInput::None) {
+                    case NumberInput::None:
+                        tensors.push_back(objects[i] ? &THPVariable_Unpack(objects[i]) : &none);
+                        break;
+                    case NumberInput::Int:
+                        integers[i] = PyLong_AsLongLong(objects[i]);
+                        tensors.push_back(&none);
+                        break;
+                    case NumberInput::Float:
+                        made.push_back(at::detail::empty_strided_cpu({}, {}, at::kDouble));
+                        *made.back().mutable_data_ptr<double>() = PyFloat_AsDouble(objects[i]);
+                        made.back().unsafeGetTensorImpl()->set_wrapped_number(true);
+                        tensors.push_back(&made.back());
+                        break;
+                }
+            }
+        }
+        int64_t size(int input, int axis) const {
+            return axis == SymbolTable::kItself ? integers[input] : tensors[input]->size(axis);
+        }
+    };
+
+    void execute(const Inputs& inputs, std::vector<at::Tensor>& results) {
         std::vector<at::Tensor> made;
         if (executor_->long_running()) {
             pybind11::gil_scoped_release no_gil;
-            executor_->run(tensors, made);
+            executor_->run(inputs.tensors, inputs.integers, made);
         } else {
-            executor_->run(tensors, made);
+            executor_->run(inputs.tensors, inputs.integers, made);
         }
         results.reserve(outputs_.size());
         for (size_t i = 0; i < outputs_.size(); ++i) {
+            if (outputs_[i].value < 0) {
+                results.emplace_back();
+                continue;
+            }
             int k = output_slots_[i];
-            results.push_back(k < 0 ? *tensors[-1 - k] : made[k]);
+            results.push_back(k < 0 ? *inputs.tensors[-1 - k] : made[k]);
             if (k >= 0 && outputs_[i].requires_grad) results.back().unsafeGetTensorImpl()->set_requires_grad(true);
         }
     }
 
-    void replay(PyObject* const* inputs, int n_inputs, std::vector<at::Tensor>& results) {
-        std::vector<at::Tensor> tensors(n_inputs);
-        for (int i = 0; i < n_inputs; ++i)
-            if (inputs[i]) tensors[i] = THPVariable_Unpack(inputs[i]);
+    void replay(const Inputs& inputs, std::vector<at::Tensor>& results) {
+        std::vector<at::Tensor> tensors;
+        for (const at::Tensor* t : inputs.tensors) tensors.push_back(*t);
+        const SymbolValues sizes(*trace_.symbols, [&](int input, int axis) { return inputs.size(input, axis); });
         pybind11::gil_scoped_release no_gil;
-        results = replay_->run(tensors, true);
+        results = replay_->run(tensors, sizes, true);
     }
 
-    void wrap(const std::vector<at::Tensor>& results, PyObject** outputs) const {
+    void wrap(const std::vector<at::Tensor>& results, const Inputs& inputs, PyObject** outputs) const {
         for (size_t i = 0; i < results.size(); ++i) {
             PyTypeObject* type = outputs_[i].type;
-            bool plain = type == reinterpret_cast<PyTypeObject*>(THPVariableClass);
-            bool known = results[i].unsafeGetTensorImpl()->pyobj_slot()->load_pyobj() != nullptr;
-            outputs[i] = plain || known ? THPVariable_Wrap(results[i]) : THPVariable_Wrap(results[i], type);
+            if (outputs_[i].value < 0) {
+                SymbolValues sizes(*trace_.symbols, [&](int input, int axis) { return inputs.size(input, axis); });
+                outputs[i] = PyLong_FromLongLong(sizes(outputs_[i].size));
+            } else if (!type) {
+                outputs[i] = PyFloat_FromDouble(*results[i].const_data_ptr<double>());
+            } else {
+                bool plain = type == reinterpret_cast<PyTypeObject*>(THPVariableClass);
+                bool known = results[i].unsafeGetTensorImpl()->pyobj_slot()->load_pyobj() != nullptr;
+                outputs[i] = plain || known ? THPVariable_Wrap(results[i]) : THPVariable_Wrap(results[i], type);
+            }
             if (!outputs[i]) {
                 for (size_t k = 0; k < i; ++k) Py_CLEAR(outputs[k]);
                 throw python_error();

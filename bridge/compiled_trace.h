@@ -6,9 +6,10 @@
 namespace braze::bridge {
 
 struct TraceOutput {
-    int value;
+    int value;  // -1: a number, `size`
     bool requires_grad;
-    PyTypeObject* type;  // the class of the tensor that the caller gets
+    PyTypeObject* type;  // the class of the tensor that the caller gets; nullptr: a number
+    Expr size{};
 };
 
 // needs_grad: some output has a gradient function, so a run must leave one too. Needs the GIL.

@@ -11,8 +11,6 @@ namespace {
 using ir::Arg;
 using shapes::Expr;
 
-Expr expr_of(const c10::SymInt& s);
-
 std::string format_name(at::MemoryFormat f) {
     switch (f) {
         case at::MemoryFormat::Contiguous: return "contiguous_format";
@@ -31,11 +29,17 @@ class Converter {
         count_storage_users();
         latest_.resize(trace_.values.size());
         result_.graph.lines = trace_.lines;
+        for (const auto& s : trace_.symbols->symbols())
+            if (trace_.symbols->resolve(s.symbol) == s.symbol) result_.graph.symbols.push_back(s.symbol);
         result_.graph.reserve_storages(trace_.alias_sets);
         add_inputs();
         for (const Record& r : trace_.records) add_call(r);
         std::unordered_map<int, int> placed;
         for (const TraceOutput& o : outputs_) {
+            if (o.value < 0) {
+                result_.outputs.push_back(0);  // no tensor
+                continue;
+            }
             const ValueInfo& v = trace_.values[o.value];
             if (v.kind == ValueInfo::Input) {
                 result_.outputs.push_back(-1 - v.producer);
@@ -56,23 +60,24 @@ class Converter {
             if (v.alias_set >= 0) ++users_[v.alias_set];
         escaping_.resize(trace_.alias_sets, false);
         for (const TraceOutput& o : outputs_)
-            if (int set = trace_.values[o.value].alias_set; set >= 0) escaping_[set] = true;
+            if (o.value >= 0 && trace_.values[o.value].alias_set >= 0)
+                escaping_[trace_.values[o.value].alias_set] = true;
     }
     int storage_of(const ValueInfo& v) const {
         if (v.alias_set < 0 || (users_[v.alias_set] < 2 && !trace_.written_sets[v.alias_set])) return -1;
         return v.alias_set;
     }
 
-    static ir::TensorType type_of(const ValueInfo& v) {
+    ir::TensorType type_of(const ValueInfo& v) const {
         ir::TensorType t;
         if (v.kind == ValueInfo::Undefined) {
             t.dtype = ir::DType::Other;
             return t;
         }
         t.dtype = to_dtype(v.dtype);
-        if (!v.sym_sizes.empty()) {
-            t.sizes = v.sym_sizes;
-            t.strides = v.sym_strides;
+        if (v.symbolic) {
+            t.sizes = trace_.symbols->resolve(v.symbolic->sizes);
+            t.strides = trace_.symbols->resolve(v.symbolic->strides);
         } else {
             t.sizes.assign(v.sizes.begin(), v.sizes.end());
             t.strides.assign(v.strides.begin(), v.strides.end());
@@ -138,7 +143,7 @@ class Converter {
         if (v.isBool()) return v.toBool();
         if (v.isInt()) return Expr(v.toInt());
         if (v.isDouble()) return v.toDouble();
-        if (v.isSymInt()) return expr_of(v.toSymInt());
+        if (v.isSymInt()) return trace_.symbols->resolve(expr_of(v.toSymInt()));
         if (v.isTensor()) return number(c10::IValue(v.toTensor().item()));  // a wrapped number
         if (v.isComplexDouble()) {
             auto c = v.toComplexDouble();
@@ -149,7 +154,9 @@ class Converter {
     Arg argument(const ArgInfo& arg, const c10::IValue& v) {
         if (v.isNone()) return ir::None{};
         switch (arg.form) {
-            case Form::Tensor: return v.toTensor().defined() ? number(v) : Arg(ir::None{});
+            case Form::Tensor:
+                if (v.isSymInt()) return number(v);
+                return v.toTensor().defined() ? number(v) : Arg(ir::None{});
             case Form::ScalarType: {
                 ir::DType d = to_dtype(v.toScalarType());
                 return d == ir::DType::Other ? opaque(v, c10::toString(v.toScalarType())) : Arg(d);
@@ -168,7 +175,7 @@ class Converter {
                     for (int64_t x : v.toIntVector()) list.emplace_back(x);
                 else
                     for (const c10::IValue& x : v.toListRef())
-                        list.push_back(x.isSymInt() ? expr_of(x.toSymInt()) : Expr(x.toInt()));
+                        list.push_back(x.isSymInt() ? trace_.symbols->resolve(expr_of(x.toSymInt())) : Expr(x.toInt()));
                 return list;
             }
             case Form::FloatList: return v.toDoubleVector();
@@ -229,13 +236,6 @@ class Converter {
     std::vector<int> users_;
     std::vector<bool> escaping_;
 };
-
-Expr expr_of(const c10::SymInt& s) {
-    if (auto v = s.maybe_as_int()) return *v;
-    auto e = Expr::parse(s.toSymNode()->str());
-    BRAZE_CHECK(e.has_value(), "not an expression: " + s.toSymNode()->str());
-    return *e;
-}
 
 }  // namespace
 

@@ -73,25 +73,24 @@ struct Executor::Context {
 };
 
 Executor::Executor(std::unique_ptr<Program> program, std::vector<c10::IValue> opaque, std::vector<at::Tensor> constants,
-                   std::vector<int> mutated)
+                   std::vector<int> mutated, const SymbolTable& symbols)
     : program_(std::move(program)),
       opaque_(std::move(opaque)),
       constants_(std::move(constants)),
       mutated_(std::move(mutated)) {
-    find_symbols();
+    find_symbols(symbols);
     plan_slots();
     plan_steps();
 }
 
 Executor::~Executor() { delete cached_.load(); }
 
-void Executor::find_symbols() {
-    for (const shapes::Expr& s : program_->symbols) {
+void Executor::find_symbols(const SymbolTable& table) {
+    for (const shapes::Expr& e : program_->symbols) {
         std::pair<int, int> source{-1, -1};
-        for (const Slot& slot : program_->slots)
-            for (size_t axis = 0; slot.kind == SlotKind::Input && axis < slot.type.sizes.size(); ++axis)
-                if (slot.type.sizes[axis] == s && source.first < 0) source = {slot.input, static_cast<int>(axis)};
-        BRAZE_CHECK(source.first >= 0, "the size symbol " + s.str() + " is no size of an input");
+        for (const auto& s : table.symbols())
+            if (s.symbol == e) source = {s.input, s.axis};
+        BRAZE_CHECK(source.first >= 0, "the size symbol " + e.str() + " is no size of an input");
         symbol_source_.push_back(source);
     }
 }
@@ -271,11 +270,13 @@ struct Executor::Lease {
 
 class Executor::Run {
   public:
-    Run(const Executor& e, Context& c, c10::ArrayRef<const at::Tensor*> inputs,
+    Run(const Executor& e, Context& c, c10::ArrayRef<const at::Tensor*> inputs, c10::ArrayRef<int64_t> integers,
         const c10::impl::LocalDispatchKeySet& outside)
         : e_(e), c_(c), inputs_(inputs), outside_(outside), symbols_(c.symbols.data()) {
-        for (size_t i = 0; i < e.symbol_source_.size(); ++i)
-            c.symbols[i] = inputs[e.symbol_source_[i].first]->size(e.symbol_source_[i].second);
+        for (size_t i = 0; i < e.symbol_source_.size(); ++i) {
+            auto [input, axis] = e.symbol_source_[i];
+            c.symbols[i] = axis == SymbolTable::kItself ? integers[input] : inputs[input]->size(axis);
+        }
         for (size_t i = 0; i < e.slots_.size(); ++i) {
             const SlotPlan& p = e.slots_[i];
             if (p.kind == SlotKind::Input && p.defined) c.pointers[i] = data_of(input(p));
@@ -421,13 +422,14 @@ class Executor::Run {
     c10::DimVector scratch_sizes_, scratch_strides_;
 };
 
-void Executor::run(c10::ArrayRef<const at::Tensor*> inputs, std::vector<at::Tensor>& outputs) const {
+void Executor::run(c10::ArrayRef<const at::Tensor*> inputs, c10::ArrayRef<int64_t> integers,
+                   std::vector<at::Tensor>& outputs) const {
     c10::impl::LocalDispatchKeySet outside = c10::impl::tls_local_dispatch_key_set();
     outside.excluded_ = outside.excluded_ | c10::autocast_dispatch_keyset;
     c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
                                              c10::autocast_dispatch_keyset);
     Lease lease(*this);
-    Run run(*this, *lease.context, inputs, outside);
+    Run run(*this, *lease.context, inputs, integers, outside);
     run.steps();
     outputs.clear();
     for (int slot : program_->outputs) outputs.push_back(run.output(slot));

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "bridge/call.h"
+#include "bridge/symbols.h"
 #include "core/runtime/program.h"
 
 namespace braze::bridge {
@@ -17,11 +18,13 @@ class Executor {
   public:
     // constants: graph inputs that follow those given to run(). mutated: inputs that a run writes.
     Executor(std::unique_ptr<runtime::Program> program, std::vector<c10::IValue> opaque,
-             std::vector<at::Tensor> constants, std::vector<int> mutated);
+             std::vector<at::Tensor> constants, std::vector<int> mutated, const SymbolTable& symbols);
     ~Executor();
 
-    // Tensors in the order of Program::outputs. No autograd. Thread-safe.
-    void run(c10::ArrayRef<const at::Tensor*> inputs, std::vector<at::Tensor>& outputs) const;
+    // integers: by input, of those that are no tensors. Outputs in the order of Program::outputs. No autograd.
+    // Thread-safe.
+    void run(c10::ArrayRef<const at::Tensor*> inputs, c10::ArrayRef<int64_t> integers,
+             std::vector<at::Tensor>& outputs) const;
     bool long_running() const { return long_running_; }
     const runtime::Program& program() const { return *program_; }
 
@@ -36,7 +39,7 @@ class Executor {
 
     void plan_slots();
     void plan_steps();
-    void find_symbols();
+    void find_symbols(const SymbolTable& table);
     std::unique_ptr<Context> make_context() const;
 
     std::unique_ptr<runtime::Program> program_;

@@ -51,14 +51,90 @@ FakeImpl::FakeImpl(const at::Tensor& meta, c10::Device device, int value, uint64
 void FakeImpl::rebind(const at::Tensor& meta, int value) {
     twin_ = meta;
     value_ = value;
+    symbols_ = nullptr;
+    set_custom_sizes_strides(SizesStridesPolicy::Default);
     set_storage_keep_dtype(meta.storage());
     set_sizes_and_strides(meta.sizes(), meta.strides(), meta.storage_offset());
+}
+
+void FakeImpl::set_symbolic(Symbols symbols, SymbolicMetadata metadata) {
+    if (metadata.constant()) return;
+    symbols_ = std::move(symbols);
+    symbolic_ = std::move(metadata);
+    sym_version_ = -1;
+    set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
+}
+
+void FakeImpl::refresh_sym_ints() const {
+    if (sym_version_ == symbols_->version()) return;
+    sym_sizes_.clear();
+    sym_strides_.clear();
+    for (const Expr& e : symbolic_.sizes) sym_sizes_.push_back(sym_int(symbols_, e));
+    for (const Expr& e : symbolic_.strides) sym_strides_.push_back(sym_int(symbols_, e));
+    sym_version_ = symbols_->version();
+}
+void FakeImpl::fix(const std::vector<Expr>& es) const {
+    for (const Expr& e : es) symbols_->fix(e);
+}
+c10::IntArrayRef FakeImpl::sizes_custom() const {
+    fix(symbolic_.sizes);
+    return sizes_default();
+}
+c10::IntArrayRef FakeImpl::strides_custom() const {
+    fix(symbolic_.strides);
+    return strides_default();
+}
+int64_t FakeImpl::size_custom(int64_t d) const {
+    d = c10::maybe_wrap_dim(d, dim_default());
+    symbols_->fix(symbolic_.sizes[d]);
+    return sizes_default()[d];
+}
+int64_t FakeImpl::numel_custom() const {
+    fix(symbolic_.sizes);
+    return numel_default();
+}
+int64_t FakeImpl::storage_offset_custom() const {
+    symbols_->fix(symbolic_.offset);
+    return storage_offset_default();
+}
+c10::SymIntArrayRef FakeImpl::sym_sizes_custom() const {
+    refresh_sym_ints();
+    return sym_sizes_;
+}
+c10::SymIntArrayRef FakeImpl::sym_strides_custom() const {
+    refresh_sym_ints();
+    return sym_strides_;
+}
+c10::SymInt FakeImpl::sym_numel_custom() const {
+    return sym_int(symbols_, shapes::product(symbols_->resolve(symbolic_.sizes)));
+}
+c10::SymInt FakeImpl::sym_storage_offset_custom() const { return sym_int(symbols_, symbolic_.offset); }
+c10::SymBool FakeImpl::sym_is_contiguous_custom(at::MemoryFormat format) const {
+    std::vector<int> order;
+    if (format == at::MemoryFormat::ChannelsLast) {
+        if (dim_default() != 4) return false;
+        order = {1, 3, 2, 0};
+    } else if (format == at::MemoryFormat::ChannelsLast3d) {
+        if (dim_default() != 5) return false;
+        order = {1, 4, 3, 2, 0};
+    } else {
+        for (int64_t i = dim_default(); i-- > 0;) order.push_back(static_cast<int>(i));
+    }
+    return has_dense_layout(*symbols_, symbolic_.sizes, symbolic_.strides, order);
+}
+bool FakeImpl::is_strides_like_custom(at::MemoryFormat format) const {
+    int64_t rank = format == at::MemoryFormat::ChannelsLast ? 4 : format == at::MemoryFormat::ChannelsLast3d ? 5 : -1;
+    return rank == dim_default() && is_channels_last_like(*symbols_, symbolic_.sizes, symbolic_.strides);
+}
+c10::SymBool FakeImpl::sym_is_non_overlapping_and_dense_custom() const {
+    return is_dense_in_some_order(*symbols_, symbolic_.sizes, symbolic_.strides);
 }
 
 c10::intrusive_ptr<c10::TensorImpl> FakeImpl::shallow_copy_and_detach(const c10::VariableVersion& version,
                                                                       bool allow) const {
     auto copy = c10::make_intrusive<FakeImpl>(twin_, device_, value_, epoch_);
     copy->key_set_ = key_set_;
+    if (symbols_) copy->set_symbolic(symbols_, symbolic_);
     if (!copy->key_set_.has(c10::DispatchKey::ADInplaceOrView)) return copy;
     copy->set_version_counter(version);
     copy->set_allow_tensor_metadata_change(allow);
@@ -76,6 +152,7 @@ void FakeImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) {
     if ((input_ || !other) && g_data_replaced) g_data_replaced();
     TORCH_CHECK(other, "the data of a traced tensor was replaced by that of another kind of tensor");
     rebind(other->twin_, other->value_);
+    if (other->symbols_) set_symbolic(other->symbols_, other->symbolic_);
     device_ = other->device_;
 }
 

@@ -4,8 +4,8 @@
 // and, because its key set has the autograd keys, through the stock autograd engine. Its graph value travels with every
 // shallow copy (saved variables of the autograd graph, .data).
 #pragma once
+#include "bridge/symbols.h"
 #include "bridge/torch.h"
-#include "core/shapes/expr.h"
 
 namespace braze::bridge {
 
@@ -20,12 +20,6 @@ inline FakeStorage* as_fake_storage(c10::StorageImpl* s) {
     return s && typeid(*s) == typeid(FakeStorage) ? static_cast<FakeStorage*>(s) : nullptr;
 }
 
-// Sizes as expressions over the symbols of the trace.
-struct SymbolicMetadata {
-    std::vector<shapes::Expr> sizes, strides;
-    shapes::Expr offset;
-};
-
 class FakeImpl final : public c10::TensorImpl {
   public:
     // `meta` is a plain meta tensor; the fake shares its storage and keeps it as its twin.
@@ -36,6 +30,9 @@ class FakeImpl final : public c10::TensorImpl {
     uint64_t epoch() const { return epoch_; }
     // A plain meta tensor with the same storage and metadata, to be given to Meta kernels. Not to be changed in place.
     const at::Tensor& twin() const { return twin_; }
+    // Its sizes beside the hints; nullptr: they are constant.
+    void set_symbolic(Symbols symbols, SymbolicMetadata metadata);
+    const SymbolicMetadata* symbolic() const { return symbols_ ? &symbolic_ : nullptr; }
     // A new twin's metadata and another graph value: in-place view operators (unsqueeze_, t_, ...).
     void rebind(const at::Tensor& meta, int value);
     int alias_set() const { return static_cast<FakeStorage*>(storage_.unsafeGetStorageImpl())->alias_set; }
@@ -50,12 +47,34 @@ class FakeImpl final : public c10::TensorImpl {
     c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version, bool allow) const override;
     void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) override;
 
+    // Asked only of fakes with symbolic sizes. Who wants numbers fixes the symbols.
+    c10::IntArrayRef sizes_custom() const override;
+    c10::IntArrayRef strides_custom() const override;
+    int64_t size_custom(int64_t d) const override;
+    int64_t numel_custom() const override;
+    int64_t dim_custom() const override { return dim_default(); }
+    int64_t storage_offset_custom() const override;
+    c10::SymIntArrayRef sym_sizes_custom() const override;
+    c10::SymIntArrayRef sym_strides_custom() const override;
+    c10::SymInt sym_numel_custom() const override;
+    c10::SymInt sym_storage_offset_custom() const override;
+    c10::SymBool sym_is_contiguous_custom(at::MemoryFormat format) const override;
+    bool is_strides_like_custom(at::MemoryFormat format) const override;
+    c10::SymBool sym_is_non_overlapping_and_dense_custom() const override;
+
   private:
     at::Tensor twin_;
     c10::Device device_;
     int value_;
     uint64_t epoch_;
     bool input_ = false;
+
+    void refresh_sym_ints() const;
+    void fix(const std::vector<Expr>& es) const;
+    Symbols symbols_;
+    SymbolicMetadata symbolic_;
+    mutable std::vector<c10::SymInt> sym_sizes_, sym_strides_;
+    mutable int sym_version_ = -1;
 };
 
 inline FakeImpl* as_fake(const c10::TensorImpl* t) {

@@ -10,6 +10,10 @@ extern "C" PyMODINIT_FUNC __attribute__((visibility("default"))) PyInit__C() {
     static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "braze._C", "The native part of Braze.", -1, nullptr};
     PyObject* module = PyModule_Create(&definition);
     if (!module) return nullptr;
+    if (!braze::bridge::init()) {
+        Py_DECREF(module);
+        return nullptr;
+    }
     braze::frontend::set_tensor_bridge(braze::bridge::tensor_bridge());
     if (braze_frontend_init(module) < 0) {
         Py_DECREF(module);

@@ -134,6 +134,7 @@ OperatorInfo decode(const c10::OperatorHandle& op) {
     info.in_place_unary = tensors == 1 && !info.args.empty() && info.args[0].writes && info.returns.size() == 1 &&
                           info.returns[0].writes && !info.functional && !info.refused;
     info.random |= op.hasTag(at::Tag::nondeterministic_seeded);
+    info.pointwise = op.hasTag(at::Tag::pointwise);
     info.data_value = op.hasTag(at::Tag::data_dependent_output);
     info.data_shape = op.hasTag(at::Tag::dynamic_output_shape);
     info.is_lift = info.callee == "aten::lift_fresh" || info.callee == "aten::lift";

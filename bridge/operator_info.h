@@ -49,6 +49,7 @@ struct OperatorInfo {
     std::optional<c10::OperatorHandle> functional;  // METADATA: its functional form
     bool refused = false;
     bool composite = false;  // has only an implicit composite kernel: to be decomposed
+    bool pointwise = false;  // results have the broadcast sizes of its tensors
     bool random = false;
     bool data_value = false;  // its result is a Python value that depends on data
     bool data_shape = false;  // its result's sizes depend on data

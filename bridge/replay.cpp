@@ -1,5 +1,7 @@
 #include "bridge/replay.h"
 
+#include <ATen/ScalarOps.h>
+
 #include "core/support/error.h"
 
 namespace braze::bridge {
@@ -12,6 +14,7 @@ Replay::Replay(const Trace& trace, const std::vector<TraceOutput>& outputs) : tr
     }
     std::vector<bool> escaping(trace.alias_sets, false);
     for (const TraceOutput& o : outputs) {
+        if (o.value < 0) continue;
         last[o.value] = -1;
         if (trace.values[o.value].alias_set >= 0) escaping[trace.values[o.value].alias_set] = true;
     }
@@ -37,7 +40,29 @@ at::Tensor with_grad(const at::Tensor& t, bool wanted) {
 }
 }  // namespace
 
-std::vector<at::Tensor> Replay::run(c10::ArrayRef<at::Tensor> inputs, bool grad) const {
+namespace {
+// SymInts among the arguments become numbers.
+void put_sizes(const OperatorInfo& info, std::vector<c10::IValue>& stack, const SymbolValues& sizes) {
+    auto value = [&](const c10::IValue& x) { return x.isInt() ? x.toInt() : sizes(expr_of(x.toSymInt())); };
+    for (size_t i = 0; i < stack.size(); ++i) {
+        c10::IValue& v = stack[i];
+        if (v.isSymInt()) {
+            if (info.args[i].form == Form::Tensor)
+                v = at::native::wrapped_scalar_tensor(value(v));
+            else
+                v = value(v);
+        } else if (v.isList() && !v.isTensorList()) {
+            auto list = v.toListRef();
+            if (std::none_of(list.begin(), list.end(), [](const c10::IValue& x) { return x.isSymInt(); })) continue;
+            std::vector<int64_t> numbers;
+            for (const c10::IValue& x : list) numbers.push_back(value(x));
+            v = numbers;
+        }
+    }
+}
+}  // namespace
+
+std::vector<at::Tensor> Replay::run(c10::ArrayRef<at::Tensor> inputs, const SymbolValues& sizes, bool grad) const {
     // Autocast has already acted: its casts were recorded.
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     c10::AutoGradMode outer(at::GradMode::is_enabled());
@@ -61,6 +86,7 @@ std::vector<at::Tensor> Replay::run(c10::ArrayRef<at::Tensor> inputs, bool grad)
         push_arguments(r, stack, [&](const Operand& o) {
             return grad ? with_grad(values[o.value], o.requires_grad) : values[o.value];
         });
+        if (r.symbolic_args) put_sizes(*r.info, stack, sizes);
         r.info->op.callBoxed(&stack);
         size_t k = 0;
         auto keep = [&](const at::Tensor& t) {

@@ -9,7 +9,7 @@ class Replay {
   public:
     Replay(const Trace& trace, const std::vector<TraceOutput>& outputs);
     // grad: autograd sees every operator, in the grad mode that it was recorded in; else none does.
-    std::vector<at::Tensor> run(c10::ArrayRef<at::Tensor> inputs, bool grad) const;
+    std::vector<at::Tensor> run(c10::ArrayRef<at::Tensor> inputs, const SymbolValues& sizes, bool grad) const;
 
   private:
     const Trace& trace_;

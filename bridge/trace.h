@@ -1,8 +1,8 @@
 // What a capture records: the operators below autograd, in order, over numbered values.
 #pragma once
 #include "bridge/operator_info.h"
+#include "bridge/symbols.h"
 #include "bridge/torch.h"
-#include "core/shapes/expr.h"
 
 namespace braze::bridge {
 
@@ -13,10 +13,9 @@ struct ValueInfo {
     at::ScalarType dtype;
     c10::DimVector sizes, strides;
     int64_t offset;
-    int alias_set;                                     // FakeStorage::alias_set
-    bool lazy = false;                                 // conjugated or negated when it is read
-    std::vector<shapes::Expr> sym_sizes, sym_strides;  // empty: all constant
-    shapes::Expr sym_offset;
+    int alias_set;                             // FakeStorage::alias_set
+    bool lazy = false;                         // conjugated or negated when it is read
+    std::optional<SymbolicMetadata> symbolic;  // beside the hints; none: constant
 };
 
 struct Operand {
@@ -37,12 +36,16 @@ struct Record {
     bool grad_mode;
     bool ordered;
     int line;
+    bool symbolic_args = false;  // some argument is a SymInt, or a list with one
 };
 
 struct TorchLevelOp {
     const c10::OperatorHandle op;
     int line;
 };
+
+// Inputs that are Python numbers.
+enum class NumberInput : uint8_t { None, Int, Float };
 
 struct Trace {
     std::vector<ValueInfo> values;
@@ -53,6 +56,9 @@ struct Trace {
     int alias_sets = 0;
     std::vector<bool> written_sets;  // by alias set
     int torch_ops = 0;
+    std::vector<NumberInput> numbers;  // by input id; may be shorter
+    Symbols symbols = std::make_shared<SymbolTable>();
+    NumberInput number(size_t id) const { return id < numbers.size() ? numbers[id] : NumberInput::None; }
 };
 
 // The arguments of a record with the traced tensors at their places; get(operand) returns the tensor of one.

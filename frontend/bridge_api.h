@@ -32,6 +32,16 @@ struct CaptureOptions {
     std::function<std::string()> current_line;
 };
 
+// What a graph with symbolic sizes assumes about them beyond what the tensor guards check.
+class ShapeGuard {
+  public:
+    virtual ~ShapeGuard() = default;
+    virtual bool check(PyObject* const* inputs) const = 0;           // the graph's inputs, of the types of the trace
+    virtual std::string explain(PyObject* const* inputs) const = 0;  // what fails
+    virtual std::string text() const = 0;                            // "s0 = inputs[0].size(1), s0 != 8"
+    virtual bool empty() const = 0;                                  // nothing to check
+};
+
 class CompiledGraph {
   public:
     virtual ~CompiledGraph() = default;
@@ -51,6 +61,12 @@ class Capture {  // one trace on this thread; at most one is active (nested comp
     // __dict__. dynamic_dims: bit k: size k is a symbol. nullptr + on_break called where it is unsupported (sparse,
     // subclass, ...).
     virtual PyObject* fake_input(PyObject* real, int id, uint64_t dynamic_dims) = 0;
+    // An int or float of the program as graph input `id`: what stands for it (new reference). nullptr without an error:
+    // it has to be a constant (0, 1, a negative or huge integer).
+    virtual PyObject* symbolic_input(PyObject* number, int id) = 0;
+    // Whether the trace used the value of that float, so that it is a constant. (What is assumed of integers is in
+    // shape_guard().)
+    virtual bool is_fixed(int input_id) const = 0;
     virtual bool is_fake(PyObject* o) const = 0;
     virtual ValueRef value_of(PyObject* fake) const = 0;
     // The fake's identity was used: an operator saw it or its metadata was asked for. Inputs never touched need no
@@ -59,12 +75,17 @@ class Capture {  // one trace on this thread; at most one is active (nested comp
     virtual bool touched(int input_id) const = 0;
     virtual int op_count() const = 0;
     virtual bool mutated_input(int input_id) const = 0;
+    // ---- symbolic sizes, as they stand when the trace ends
+    // The sizes of the input that still are symbols (some became constants: an operator without a rule, int(size), a
+    // size of 0 or 1). The tensor guard of the input must be made with these.
+    virtual uint64_t dynamic_dims(int input_id) const = 0;
+    virtual std::unique_ptr<ShapeGuard> shape_guard() const = 0;  // of all inputs in id order
     // Suspend the modes while foreign code runs (guard building, comparing constants).
     virtual void pause() = 0;
     virtual void resume() = 0;
     // Ends the capture and compiles. outputs: fakes whose real tensors the caller wants after a run, in order.
-    // n_inputs: inputs in id order are what run() receives. Returns nullptr with a Python exception set on an internal
-    // error.
+    // n_inputs: inputs in id order are what run() receives. An output may be a symbolic number: run() then makes a
+    // Python int or float. Returns nullptr with a Python exception set on an internal error.
     virtual std::unique_ptr<CompiledGraph> finish(const std::vector<PyObject*>& outputs, int n_inputs) = 0;
 };
 
@@ -98,6 +119,12 @@ class TensorBridge {
   public:
     virtual ~TensorBridge() = default;
     virtual bool is_tensor(PyObject* o) const = 0;  // torch.Tensor or a subclass
+    // The classes of the objects that stand for numbers which differ from run to run. int(n) and float(f) make such a
+    // number a constant of the trace; so does everything but arithmetic and comparison.
+    virtual PyTypeObject* symbolic_int_class() const = 0;
+    virtual PyTypeObject* symbolic_float_class() const = 0;
+    // Takes and returns a reference: torch.SymInt, also inside a torch.Size or tuple, becomes a symbolic number.
+    virtual PyObject* with_own_numbers(PyObject* o) const = 0;
     virtual std::unique_ptr<Capture> begin_capture(CaptureOptions options) = 0;
     virtual std::unique_ptr<TensorGuard> tensor_guard(PyObject* real, uint64_t dynamic_dims) = 0;
     // True if the two share storage (both real, strided).

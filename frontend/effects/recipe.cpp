@@ -30,6 +30,10 @@ RecipeId Recipes::record(Tracer& t, PyObject* v) {
             n.index = static_cast<int>(outputs.size());
             outputs.push_back(Owned::share(v));
         }
+    } else if (is_symbolic(v)) {
+        n.kind = RecipeNode::Output;
+        n.index = static_cast<int>(outputs.size());
+        outputs.push_back(Owned::share(v));
     } else if (SourceId s = t.source_of(v); s != kNoSource && !is_primitive(v)) {
         n.kind = RecipeNode::Fetch;
         n.index = s;

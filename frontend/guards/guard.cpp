@@ -103,6 +103,18 @@ void GuardSet::global_state(std::unique_ptr<GlobalStateGuard> g) {
     push(GuardKind::GlobalState, kNoSource).state = std::move(g);
 }
 
+void GuardSet::shapes(std::vector<SourceId> inputs, std::unique_ptr<ShapeGuard> g) {
+    Guard& guard = push(GuardKind::Sizes, kNoSource);
+    guard.shapes = std::move(g);
+    guard.inputs = std::move(inputs);
+}
+
+static std::vector<PyObject*> fetch_all(const std::vector<SourceId>& sources, Fetcher& f) {
+    std::vector<PyObject*> out;
+    for (SourceId s : sources) out.push_back(f.fetch(s));
+    return out;
+}
+
 static Py_ssize_t length_of(PyObject* v) {
     if (PyList_Check(v)) return PyList_GET_SIZE(v);
     if (PyTuple_Check(v)) return PyTuple_GET_SIZE(v);
@@ -114,6 +126,7 @@ static Py_ssize_t length_of(PyObject* v) {
 
 bool GuardSet::holds(const Guard& g, Fetcher& f) const {
     if (g.kind == GuardKind::GlobalState) return g.state->check();
+    if (g.kind == GuardKind::Sizes) return g.shapes->check(fetch_all(g.inputs, f).data());
     PyObject* v = f.fetch(g.source);
     if (!v) {
         PyErr_Clear();
@@ -161,7 +174,8 @@ bool GuardSet::holds(const Guard& g, Fetcher& f) const {
             PyObject* o = f.fetch(g.other);
             return o && tensor_bridge()->same_storage(v, o) == (g.number != 0);
         }
-        case GuardKind::GlobalState: break;
+        case GuardKind::GlobalState:
+        case GuardKind::Sizes: break;
     }
     return false;
 }
@@ -185,7 +199,7 @@ static std::string repr(PyObject* o) {
 
 std::string GuardSet::text(int i, PyObject* names) const {
     const Guard& g = guards_[static_cast<size_t>(i)];
-    std::string s = sources.describe(g.source, names);
+    std::string s = g.source == kNoSource ? "" : sources.describe(g.source, names);
     switch (g.kind) {
         case GuardKind::Is: return s + " is " + repr(g.expected.get());
         case GuardKind::TypeIs:
@@ -204,6 +218,7 @@ std::string GuardSet::text(int i, PyObject* names) const {
             return s + (g.number ? " shares memory with " : " shares no memory with ") +
                    sources.describe(g.other, names);
         case GuardKind::GlobalState: return "torch's global state";
+        case GuardKind::Sizes: return g.shapes->text();
     }
     return s;
 }
@@ -211,6 +226,7 @@ std::string GuardSet::text(int i, PyObject* names) const {
 std::string GuardSet::explain(int i, Fetcher& f, PyObject* names) const {
     const Guard& g = guards_[static_cast<size_t>(i)];
     if (g.kind == GuardKind::GlobalState) return g.state->explain();
+    if (g.kind == GuardKind::Sizes) return g.shapes->explain(fetch_all(g.inputs, f).data());
     PyObject* v = f.fetch(g.source);
     std::string s = sources.describe(g.source, names);
     if (g.kind == GuardKind::Tensor) return s + ": " + (v ? g.tensor->explain(v) : "it no longer exists");

@@ -25,6 +25,8 @@ struct Guard {
     Py_ssize_t number = 0;       // Length; SameStorage: 1 shares, 0 does not
     std::unique_ptr<TensorGuard> tensor;
     std::unique_ptr<GlobalStateGuard> state;
+    std::unique_ptr<ShapeGuard> shapes;  // Sizes, with the sources of its inputs
+    std::vector<SourceId> inputs;
 };
 
 class GuardSet {
@@ -45,6 +47,7 @@ class GuardSet {
     void same_storage(SourceId a, SourceId b, bool same);
     void tensor(SourceId s, std::unique_ptr<TensorGuard> g);
     void global_state(std::unique_ptr<GlobalStateGuard> g);
+    void shapes(std::vector<SourceId> inputs, std::unique_ptr<ShapeGuard> g);
 
     // Index of the first guard that fails, or -1.
     int check(Fetcher& f) const;

@@ -98,6 +98,11 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
 
 // type.__call__, in steps: the object is known to be fresh before its __init__ runs.
 PyObject* call_type(Tracer& t, PyTypeObject* type, Args a) {
+    if (a.total() == 1 && is_symbolic(a.v[0])) {
+        PyTypeObject* like = Py_TYPE(a.v[0]) == symbolic_int ? &PyLong_Type : &PyFloat_Type;
+        if (type == &PyType_Type) return Py_NewRef(reinterpret_cast<PyObject*>(like));
+        if (type == like) return Py_NewRef(a.v[0]);
+    }
     if (type == &PyType_Type && a.total() == 1) return Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(a.v[0])));
     PyTypeObject* base = type;
     while (is_python_class(base) && base->tp_base) base = base->tp_base;

@@ -18,7 +18,12 @@ PyObject* run(Tracer& t, PyObject* callable, Args a) {
 PyObject* do_len(Tracer& t, PyObject* callable, Args a) {
     if (a.total() == 1) {
         PyObject* v = a.v[0];
-        if (t.capture->is_fake(v)) t.touch(v);
+        if (t.capture->is_fake(v)) {
+            t.touch(v);
+            Owned size = Owned::steal(PyObject_CallMethod(v, "size", nullptr));  // its first size may be symbolic
+            if (size && PyTuple_GET_SIZE(size.get()) > 0) return t.result(Py_NewRef(PyTuple_GET_ITEM(size.get(), 0)));
+            PyErr_Clear();
+        }
         if (t.read_length(v) < 0) return nullptr;
         if (is_python_class(Py_TYPE(v))) {
             static PyObject* n = PyUnicode_InternFromString("__len__");
@@ -120,11 +125,13 @@ PyObject* do_type_setattr(Tracer& t, PyObject* callable, Args a) {
 
 PyObject* do_dict_get(Tracer& t, PyObject* callable, Args a) {
     if (a.kwnames || a.n < 2 || a.n > 3) return run(t, callable, a);
-    if (!PyDict_Contains(a.v[0], a.v[1])) {
-        if (bz_contains(a.v[0], a.v[1]) < 0) return nullptr;
+    Owned key = Owned::steal(fixed(a.v[1]));
+    if (!key) return nullptr;
+    if (!PyDict_Contains(a.v[0], key.get())) {
+        if (bz_contains(a.v[0], key.get()) < 0) return nullptr;
         return a.n == 3 ? Py_NewRef(a.v[2]) : Py_NewRef(Py_None);
     }
-    return dict_item(t, a.v[0], a.v[1]);
+    return dict_item(t, a.v[0], key.get());
 }
 
 PyObject* do_set_item(Tracer& t, Args a, bool deletes) {
@@ -222,7 +229,10 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
         return call_type(t, reinterpret_cast<PyTypeObject*>(a.v[0]), {a.v + 1, a.n - 1, a.kwnames});
     }
     if (n == "dict.get") return do_dict_get(t, callable, a);
-    if (n == "dict.__getitem__" && a.n == 2) return dict_item(t, a.v[0], a.v[1]);
+    if (n == "dict.__getitem__" && a.n == 2) {
+        Owned key = Owned::steal(fixed(a.v[1]));
+        return key ? dict_item(t, a.v[0], key.get()) : nullptr;
+    }
     if (n == "dict.__contains__" && a.n == 2) {
         int r = bz_contains(a.v[0], a.v[1]);
         return r < 0 ? nullptr : boolean(r);

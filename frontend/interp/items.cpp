@@ -86,6 +86,10 @@ PyObject* get_item(Tracer& t, PyObject* c, PyObject* key) {
         if (t.read_all(key) < 0) return nullptr;
         return t.result(PyObject_GetItem(c, key));
     }
+    if (is_symbolic(key)) {  // which item it is, is part of the program
+        Owned number = Owned::steal(fixed(key));
+        return number ? get_item(t, c, number.get()) : nullptr;
+    }
     if (foreign(c) || foreign(key)) return t.stop("unknown-c-function", type_name(Py_TYPE(c)) + "[]");
     if (overrides(t, c, "__getitem__")) return t.result(PyObject_GetItem(c, key));
     if (t.capture->is_fake(key)) t.touch(key);
@@ -143,6 +147,10 @@ int set_item(Tracer& t, PyObject* c, PyObject* key, PyObject* value) {
         t.touch(c);
         if (t.read_all(key) < 0 || (value && t.read_all(value) < 0)) return -1;
         return store();
+    }
+    if (is_symbolic(key)) {
+        Owned number = Owned::steal(fixed(key));
+        return number ? set_item(t, c, number.get(), value) : -1;
     }
     if (foreign(c)) return t.stop("unknown-c-function", type_name(Py_TYPE(c)) + "[] ="), -1;
     if (overrides(t, c, value ? "__setitem__" : "__delitem__")) return store();
@@ -261,6 +269,10 @@ int bz_contains(PyObject* c, PyObject* v) {
     Tracer& t = *Tracer::current();
     if (!t.begin_hook()) return -1;
     if (foreign(c)) return t.stop("unknown-c-function", "in " + type_name(Py_TYPE(c))), -1;
+    if (is_symbolic(v) && !t.capture->is_fake(c)) {
+        Owned number = Owned::steal(fixed(v));
+        return number ? bz_contains(c, number.get()) : -1;
+    }
     t.touch(v);
     if (PyDict_Check(c) && !overrides(t, c, "__contains__")) {
         SourceId s = t.source_of(c);

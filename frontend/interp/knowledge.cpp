@@ -8,12 +8,19 @@ namespace braze::frontend {
 bool is_primitive(PyObject* o) {
     return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) ||
            PyUnicode_CheckExact(o) || PyBytes_CheckExact(o) || PyComplex_CheckExact(o) || o == Py_Ellipsis ||
-           o == Py_NotImplemented;
+           o == Py_NotImplemented || is_symbolic(o);
+}
+
+PyObject* fixed(PyObject* o) {
+    if (Py_TYPE(o) == symbolic_int) return PyNumber_Long(o);
+    if (Py_TYPE(o) == symbolic_float) return PyNumber_Float(o);
+    return Py_NewRef(o);
 }
 
 static bool type_is_named(PyObject* o, const char* name) { return std::strcmp(Py_TYPE(o)->tp_name, name) == 0; }
 
 bool is_constant_value(PyObject* o) {
+    if (is_symbolic(o)) return false;
     if (is_primitive(o) || PyRange_Check(o)) return true;
     if (PyTuple_CheckExact(o) || type_is_named(o, "torch.Size")) {
         if (PyTuple_GET_SIZE(o) > 64) return false;
@@ -23,7 +30,8 @@ bool is_constant_value(PyObject* o) {
     }
     if (PySlice_Check(o)) {
         auto* s = reinterpret_cast<PySliceObject*>(o);
-        return is_primitive(s->start) && is_primitive(s->stop) && is_primitive(s->step);
+        auto constant = [](PyObject* x) { return is_primitive(x) && !is_symbolic(x); };
+        return constant(s->start) && constant(s->stop) && constant(s->step);
     }
     if (PyFrozenSet_CheckExact(o)) {
         Owned it = Owned::steal(PyObject_GetIter(o));
@@ -102,7 +110,7 @@ PyObject* Tracer::fake_for(PyObject* real, SourceId s) {
     if (s == kNoSource) s = source_of(real);
     if (s == kNoSource) return stop("dynamic-value", "a tensor without a path");
     int id = static_cast<int>(inputs.size());
-    uint64_t dims = dynamic_.any() ? dynamic_.dims_of(guards.sources.describe(s)) : 0;
+    uint64_t dims = dims_of(s);
     PyObject* fake = capture->fake_input(real, id, dims);
     if (!fake) return aborting ? nullptr : stop("unsupported-tensor", Py_TYPE(real)->tp_name);
     know(real, s);
@@ -113,8 +121,44 @@ PyObject* Tracer::fake_for(PyObject* real, SourceId s) {
     return fake;
 }
 
+uint64_t Tracer::dims_of(SourceId s) const {
+    if (!dynamic_.any() || s == kNoSource) return 0;
+    auto it = dynamic_.dims.find(guards.sources.describe(s));
+    if (it != dynamic_.dims.end()) return it->second;
+    if (!dynamic_.all) return 0;
+    // Arguments, and what lies in their tuples, lists and dicts. The sizes of parameters and the numbers that a module
+    // was built with do not vary.
+    for (;; s = guards.sources[s].parent) {
+        switch (guards.sources[s].kind) {
+            case SourceKind::Local: return ~uint64_t{0};
+            case SourceKind::TupleItem:
+            case SourceKind::ListItem:
+            case SourceKind::DictItem: break;
+            default: return 0;
+        }
+    }
+}
+
+PyObject* Tracer::symbolic_number(PyObject* v, SourceId s) {
+    if (!dynamic_.any() || !(PyLong_CheckExact(v) || PyFloat_CheckExact(v))) return nullptr;
+    auto it = number_of_.find(s);
+    if (it != number_of_.end()) return inputs[static_cast<size_t>(it->second)].fake.new_reference();
+    if (dims_of(s) == 0) return nullptr;
+    PyObject* symbol = capture->symbolic_input(v, static_cast<int>(inputs.size()));
+    if (!symbol) return nullptr;
+    guards.type_is(s, Py_TYPE(v));
+    number_of_.emplace(s, static_cast<int>(inputs.size()));
+    inputs.push_back({s, Owned::share(v), Owned::steal(symbol), true});
+    return Py_NewRef(symbol);
+}
+
 PyObject* Tracer::loaded(PyObject* v, SourceId s) {
     if (!v) return nullptr;
+    if (PyObject* symbol = symbolic_number(v, s)) {
+        Py_DECREF(v);
+        return symbol;
+    }
+    if (PyErr_Occurred()) return Py_DECREF(v), nullptr;
     if (is_tensor(v)) {
         if (capture->is_fake(v)) return v;
         PyObject* fake = fake_for(v, s);
@@ -129,7 +173,7 @@ PyObject* Tracer::loaded(PyObject* v, SourceId s) {
 }
 
 int Tracer::note(PyObject* v, SourceId s) {
-    if (s == kNoSource) return 0;
+    if (s == kNoSource || is_symbolic(v)) return 0;
     if (is_primitive(v)) {
         guards.equals(s, v);
         return 0;
@@ -180,7 +224,7 @@ PyObject* Tracer::result(PyObject* v) {
         Py_DECREF(v);
         return fake;
     }
-    return v;
+    return dynamic_.any() ? tensor_bridge()->with_own_numbers(v) : v;
 }
 
 int Tracer::use_function(PyObject* fn) {

@@ -10,7 +10,11 @@ static thread_local Tracer* g_current = nullptr;
 
 Tracer* Tracer::current() { return g_current; }
 
+PyTypeObject *symbolic_int = nullptr, *symbolic_float = nullptr;
+
 int tracer_init() {
+    symbolic_int = tensor_bridge()->symbolic_int_class();
+    symbolic_float = tensor_bridge()->symbolic_float_class();
     // Not a subclass of Exception: code that catches Exception in C must not take it for its own.
     abort_exception = PyErr_NewException("braze._C.TraceAborted", PyExc_BaseException, nullptr);
     return abort_exception ? 0 : -1;
@@ -135,7 +139,12 @@ bool bz_runs_untraced(PyCodeObject* co) {
     if (PyUnicode_CompareWithASCIIString(co->co_name, "__del__") == 0) return true;
     const char* file = PyUnicode_AsUTF8(co->co_filename);
     if (!file) PyErr_Clear();
-    return file && std::strncmp(file, "<frozen importlib", 17) == 0;
+    if (!file) return false;
+    // The objects in which torch hands out symbolic sizes before they become ours.
+    const char* name = PyUnicode_AsUTF8(co->co_qualname);
+    if (name && std::strncmp(name, "Sym", 3) == 0 && std::strstr(file, "/torch/__init__.py")) return true;
+    if (std::strstr(file, "/torch/fx/experimental/sym_node.py")) return true;
+    return std::strncmp(file, "<frozen importlib", 17) == 0;
 }
 
 int bz_frame_enter(bz_frame* f, bool is_root) {
@@ -189,7 +198,11 @@ int bz_backward_jump(bz_frame*) {
 PyObject* bz_load_fast_root(bz_frame*, int i, PyObject* value) {
     Tracer& t = *Tracer::current();
     if (!t.begin_hook()) return nullptr;
-    if (i < t.state_size() && t.state()[i] == value) return t.loaded(Py_NewRef(value), t.guards.sources.local(i));
+    if (i < t.state_size() && t.state()[i] == value) {
+        // A number that a symbol stands for was replaced before the first instruction: this one is equal by chance.
+        braze::frontend::SourceId s = t.guards.sources.local(i);
+        if (!t.is_number_input(s)) return t.loaded(Py_NewRef(value), s);
+    }
     return t.result(Py_NewRef(value));
 }
 

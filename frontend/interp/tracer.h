@@ -23,16 +23,13 @@ namespace braze::frontend {
 struct GraphInput {
     SourceId source;
     Owned real, fake;
+    bool number = false;  // a Python int or float
 };
 
-// What earlier calls showed to vary, by the source's description: sizes that become symbols.
+// What earlier calls showed to vary, by the source's description: sizes that become symbols, and numbers.
 struct DynamicHints {
-    std::unordered_map<std::string, uint64_t> dims;
-    bool all = false;
-    uint64_t dims_of(const std::string& source) const {
-        auto it = dims.find(source);
-        return all ? ~uint64_t{0} : it == dims.end() ? 0 : it->second;
-    }
+    std::unordered_map<std::string, uint64_t> dims;  // of a number: not 0
+    bool all = false;                                // every size and number among the arguments
     bool any() const { return all || !dims.empty(); }
 };
 
@@ -98,7 +95,12 @@ class Tracer {
     // A Python function is about to run: its code and defaults are assumptions.
     int use_function(PyObject* function);
 
-    uint64_t dims_of(SourceId s) const { return dynamic_.any() ? dynamic_.dims_of(guards.sources.describe(s)) : 0; }
+    // The sizes of the tensor at `s` that are to be symbols; not 0: the number at `s` is to be one.
+    uint64_t dims_of(SourceId s) const;
+    // A number that was read from `s`: what stands for it if it is to be a symbol, else nullptr (no error, or one is
+    // set). New reference.
+    PyObject* symbolic_number(PyObject* v, SourceId s);
+    bool is_number_input(SourceId s) const { return number_of_.contains(s); }
 
     std::unordered_map<PyObject*, int> held_locks;  // taken in the trace and not given back
 
@@ -122,8 +124,9 @@ class Tracer {
     std::unordered_map<PyObject*, SourceId> identity_;
     std::unordered_set<PyObject*> fresh_;
     std::unordered_map<PyObject*, int> input_of_;
-    std::unordered_set<PyObject*> read_;  // containers that are guarded as a whole
-    std::vector<Owned> kept_;             // or an id could be used again
+    std::unordered_map<SourceId, int> number_of_;  // graph inputs that are numbers
+    std::unordered_set<PyObject*> read_;           // containers that are guarded as a whole
+    std::vector<Owned> kept_;                      // or an id could be used again
     struct Mark {
         int ops;
         size_t changes;
@@ -132,9 +135,14 @@ class Tracer {
     Tracer* outer_;
 };
 
-// None, bool, int, float, complex, str, bytes, ...: compared by value, may be shared by chance.
+// An int or float that differs from run to run (see TensorBridge::symbolic_int_class).
+extern PyTypeObject *symbolic_int, *symbolic_float;
+inline bool is_symbolic(PyObject* o) { return Py_TYPE(o) == symbolic_int || Py_TYPE(o) == symbolic_float; }
+// The number as a constant of the trace; anything else as it is. New reference.
+PyObject* fixed(PyObject* o);
+// None, bool, int, float, complex, str, bytes, ...: compared by value, may be shared by chance. Symbolic numbers too.
 bool is_primitive(PyObject* o);
-// A tuple, frozenset, range, slice, torch.Size, ... made of primitives only.
+// A tuple, frozenset, range, slice, torch.Size, ... made of primitives only, none of them symbolic.
 bool is_constant_value(PyObject* o);
 // Classes, modules, builtin functions, code, dtypes, enum members: one object for ever, guarded by identity.
 bool is_singleton(PyObject* o);

@@ -41,7 +41,7 @@ static std::string code_name(PyCodeObject* co) {
 }
 
 // Why the most recent segment did not fit, and which sizes varied.
-static std::string note_miss(Position& pos, const Roots& roots, PyCodeObject* co) {
+static std::string note_miss(Position& pos, const Roots& roots, PyCodeObject* co, std::optional<bool> dynamic) {
     if (pos.segments.empty()) return "";
     std::string why;
     PyObject* names = PyObject_GetAttrString(reinterpret_cast<PyObject*>(co), "co_varnames");
@@ -50,12 +50,16 @@ static std::string note_miss(Position& pos, const Roots& roots, PyCodeObject* co
         int g = s->guards.check(f);
         if (g < 0) continue;
         if (why.empty()) why = s->guards.explain(g, f, names);
-        // Sizes that differ while all else agrees become symbols at the next trace.
-        if (settings().automatic_dynamic) {
+        // Sizes that differ while all else agrees, and numbers, become symbols at the next trace.
+        if (settings().automatic_dynamic && dynamic != false) {
             for (const Guard& x : s->guards.guards()) {
-                if (x.kind != GuardKind::Tensor) continue;
-                PyObject* v = f.fetch(x.source);
-                uint64_t dims = v ? x.tensor->changed_dims(v) : 0;
+                if (x.kind != GuardKind::Tensor && x.kind != GuardKind::Equals) continue;
+                PyObject *v = f.fetch(x.source), *e = x.expected.get();
+                uint64_t dims = 0;
+                if (v && x.kind == GuardKind::Tensor) dims = x.tensor->changed_dims(v);
+                if (v && x.kind == GuardKind::Equals && Py_TYPE(v) == Py_TYPE(e) &&
+                    (PyLong_CheckExact(v) || PyFloat_CheckExact(v)) && !same_constant(v, e))
+                    dims = 1;
                 if (dims) pos.dynamic.dims[s->guards.sources.describe(x.source)] |= dims;
             }
         }
@@ -93,7 +97,7 @@ Lookup find_or_trace(Unit& u, CodeState& cs, PyObject* function, int at, const R
         out.segment = std::move(s);
         return Lookup::Ran;
     }
-    std::string miss = note_miss(pos, roots, co);
+    std::string miss = note_miss(pos, roots, co, u.options.dynamic);
     int limit = u.options.recompile_limit > 0 ? u.options.recompile_limit : settings().recompile_limit;
     if (static_cast<int>(pos.segments.size()) >= limit || cs.segments >= 256) {
         std::string text =
@@ -106,7 +110,7 @@ Lookup find_or_trace(Unit& u, CodeState& cs, PyObject* function, int at, const R
         cs.limit_reported = true;
         return Lookup::Eager;
     }
-    if (u.options.dynamic == true && settings().automatic_dynamic) pos.dynamic.all = true;
+    if (u.options.dynamic == true) pos.dynamic.all = true;
     bool again = !pos.segments.empty();
     TraceResult r = trace_segment(u, function, roots.locals, roots.n_locals, at, pos.dynamic);
     switch (r.kind) {

@@ -93,7 +93,7 @@ using KeyValues = std::vector<std::pair<const char*, std::string>>;
 void log(const char* kind, const std::string& message, const KeyValues& data = {});
 void log_break(const Break& b);
 struct Settings {
-    bool strict = false, fail_on_recompile_limit = false, automatic_dynamic = false;
+    bool strict = false, fail_on_recompile_limit = false, automatic_dynamic = true;
     int recompile_limit = 8;
     std::string fail_at;  // provoke an internal error at this stage (tests)
     Owned graph_break_error, internal_error, limit_error, user_error;

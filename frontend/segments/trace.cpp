@@ -1,4 +1,5 @@
 // One trace becomes one segment.
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 
@@ -35,9 +36,18 @@ void guard_inputs(Tracer& t) {
     for (size_t i = 0; i < t.inputs.size(); ++i) {
         GraphInput& in = t.inputs[i];
         int id = static_cast<int>(i);
+        if (in.number) {
+            if (t.capture->is_fixed(id)) t.guards.equals(in.source, in.real.get());
+            continue;
+        }
         if (!t.capture->touched(id) && !t.capture->mutated_input(id)) continue;
         used.push_back(id);
-        t.guards.tensor(in.source, tensor_bridge()->tensor_guard(in.real.get(), t.dims_of(in.source)));
+        t.guards.tensor(in.source, tensor_bridge()->tensor_guard(in.real.get(), t.capture->dynamic_dims(id)));
+    }
+    if (auto shapes = t.capture->shape_guard(); shapes && !shapes->empty()) {
+        std::vector<SourceId> sources;
+        for (const GraphInput& in : t.inputs) sources.push_back(in.source);
+        t.guards.shapes(std::move(sources), std::move(shapes));
     }
     // Memory shared between inputs is part of the program's meaning where something is written or handed out.
     for (size_t a = 0; a < used.size(); ++a) {
@@ -78,7 +88,8 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, std::string* why) {
     std::vector<PyObject*> outputs;
     for (Owned& o : s.recipes.outputs) outputs.push_back(o.get());
     s.n_outputs = static_cast<int>(outputs.size());
-    if (t.capture->op_count() > 0) {
+    bool numbers = std::any_of(outputs.begin(), outputs.end(), is_symbolic);
+    if (t.capture->op_count() > 0 || numbers) {
         if (provoked("compile")) {
             *why = "error";
             return false;
@@ -127,7 +138,11 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
             if (!v) continue;
             SourceId s = t.guards.sources.local(i);
             bool cell_variable = i < nlocals && bz_code_local_is_cell(code, i);
-            if (cell_variable && PyCell_Check(v) && next != 0) {
+            // Not LOAD_FAST decides whether the number is still the argument's: equal ones may be the same object.
+            if (PyObject* symbol = i < nlocals && !cell_variable ? t.symbolic_number(v, s) : nullptr) {
+                scratch[static_cast<size_t>(i)] = symbol;
+                kept.push_back(Owned::steal(symbol));
+            } else if (cell_variable && PyCell_Check(v) && next != 0) {
                 ready = t.note(v, s) == 0;
             } else if (i >= nlocals || cell_variable) {
                 PyObject* x = t.loaded(Py_NewRef(v), s);

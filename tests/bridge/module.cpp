@@ -21,7 +21,9 @@ struct Graph {
     PyObject* plan;         // the nested structure of the results, tensors as ("node"|"input", index)
     int n_outputs;
     PyObject* mutated;  // list of input ids
-    PyObject* guards;   // list of texts
+    PyObject* guards;   // text of the shape guard
+    PyObject* dims;     // per input: bits of the sizes that are symbols
+    fe::ShapeGuard* shape_guard;
 };
 
 PyObject* g_break_type = nullptr;  // GraphBreak(id, detail)
@@ -45,7 +47,8 @@ struct Session {
 // Tensors in nested tuples, lists and dicts replaced by f.
 template <class F>
 Owned map_tensors(PyObject* o, F&& f) {
-    if (fe::TensorBridge* b = braze::bridge::tensor_bridge(); b->is_tensor(o)) return Owned::steal(f(o));
+    bool sym_int = std::string(Py_TYPE(o)->tp_name) == "SymInt";
+    if (fe::TensorBridge* b = braze::bridge::tensor_bridge(); sym_int || b->is_tensor(o)) return Owned::steal(f(o));
     if (PyTuple_Check(o) || PyList_Check(o)) {
         Owned fast = Owned::steal(PySequence_Fast(o, ""));
         Py_ssize_t n = PySequence_Fast_GET_SIZE(fast.get());
@@ -72,6 +75,8 @@ Owned map_tensors(PyObject* o, F&& f) {
 void graph_dealloc(PyObject* o) {
     auto* g = reinterpret_cast<Graph*>(o);
     delete g->compiled;
+    delete g->shape_guard;
+    Py_XDECREF(g->dims);
     Py_XDECREF(g->real_inputs);
     Py_XDECREF(g->plan);
     Py_XDECREF(g->mutated);
@@ -99,17 +104,28 @@ PyObject* graph_counts(PyObject* self, PyObject*) {
     return Py_BuildValue("{s:i,s:i,s:i,s:i}", "ops", c->ops(), "kernels", c->kernels(), "aten_calls", c->aten_calls(),
                          "torch_ops", c->torch_ops());
 }
+// check(*args) -> what fails, or ""
+PyObject* graph_check(PyObject* self, PyObject* args) {
+    auto* g = reinterpret_cast<Graph*>(self);
+    std::vector<PyObject*> inputs;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(g->real_inputs); ++i)
+        inputs.push_back(i < PyTuple_GET_SIZE(args) ? PyTuple_GET_ITEM(args, i) : PyList_GET_ITEM(g->real_inputs, i));
+    return PyUnicode_FromString(g->shape_guard->explain(inputs.data()).c_str());
+}
 #define MEMBER(name) \
     PyObject* graph_##name(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<Graph*>(self)->name); }
 MEMBER(plan)
 MEMBER(real_inputs)
 MEMBER(mutated)
 MEMBER(guards)
+MEMBER(dims)
 #undef MEMBER
-PyMethodDef graph_methods[] = {
-    {"text", graph_text, METH_NOARGS, nullptr}, {"counts", graph_counts, METH_NOARGS, nullptr}, {}};
-PyGetSetDef graph_getset[] = {
-    {"plan", graph_plan}, {"inputs", graph_real_inputs}, {"mutated", graph_mutated}, {"guards", graph_guards}, {}};
+PyMethodDef graph_methods[] = {{"text", graph_text, METH_NOARGS, nullptr},
+                               {"counts", graph_counts, METH_NOARGS, nullptr},
+                               {"check", graph_check, METH_VARARGS, nullptr},
+                               {}};
+PyGetSetDef graph_getset[] = {{"plan", graph_plan},     {"inputs", graph_real_inputs}, {"mutated", graph_mutated},
+                              {"guards", graph_guards}, {"dims", graph_dims},          {}};
 PyTypeObject graph_type = {PyVarObject_HEAD_INIT(nullptr, 0) "braze_bridge_test.Graph"};
 
 // capture(fn, args, dynamic=(bits per tensor argument,)) -> Graph
@@ -142,6 +158,14 @@ PyObject* capture(PyObject*, PyObject* args) {
     std::vector<PyObject*> outputs;
     std::vector<Owned> kept;
     Owned plan = map_tensors(result.get(), [&](PyObject* t) -> PyObject* {
+        fe::TensorBridge* bridge = braze::bridge::tensor_bridge();
+        if (!bridge->is_tensor(t)) {
+            Owned number = Owned::steal(bridge->with_own_numbers(Py_NewRef(t)));
+            if (!number || Py_TYPE(number.get()) != bridge->symbolic_int_class()) return number.release();
+            outputs.push_back(number.get());
+            kept.push_back(std::move(number));
+            return Py_BuildValue("(si)", "node", static_cast<int>(outputs.size()) - 1);
+        }
         auto ref = s.capture->value_of(t);
         if (ref.kind == fe::ValueRef::NotFake) return Py_NewRef(t);
         if (ref.kind == fe::ValueRef::Input) return Py_BuildValue("(si)", "input", ref.index);
@@ -154,9 +178,15 @@ PyObject* capture(PyObject*, PyObject* args) {
     int n_inputs = static_cast<int>(PyList_GET_SIZE(s.inputs.get()));
     for (int i = 0; i < n_inputs; ++i)
         if (s.capture->mutated_input(i)) PyList_Append(mutated.get(), Owned::steal(PyLong_FromLong(i)).get());
+    Owned dims = Owned::steal(PyList_New(0));
+    for (int i = 0; i < n_inputs; ++i) {
+        Owned bits = Owned::steal(PyLong_FromUnsignedLongLong(s.capture->dynamic_dims(i)));
+        PyList_Append(dims.get(), bits.get());
+    }
+    auto shape_guard = s.capture->shape_guard();
+    Owned guards = Owned::steal(PyUnicode_FromString(shape_guard->text().c_str()));
     auto compiled = s.capture->finish(outputs, n_inputs);
     if (!compiled) return nullptr;
-    Owned guards = Owned::steal(PyList_New(0));
     auto* g = PyObject_New(Graph, &graph_type);
     g->compiled = compiled.release();
     g->real_inputs = s.inputs.release();
@@ -164,6 +194,8 @@ PyObject* capture(PyObject*, PyObject* args) {
     g->n_outputs = static_cast<int>(outputs.size());
     g->mutated = mutated.release();
     g->guards = guards.release();
+    g->dims = dims.release();
+    g->shape_guard = shape_guard.release();
     return reinterpret_cast<PyObject*>(g);
 }
 
@@ -240,6 +272,7 @@ extern "C" PyMODINIT_FUNC __attribute__((visibility("default"))) PyInit_braze_br
     graph_type.tp_getset = graph_getset;
     graph_type.tp_flags = Py_TPFLAGS_DEFAULT;
     if (PyType_Ready(&graph_type) < 0) return nullptr;
+    if (!braze::bridge::init()) return nullptr;
     PyObject* module = PyModule_Create(&definition);
     if (!module) return nullptr;
     g_break_type = PyErr_NewException("braze_bridge_test.GraphBreak", PyExc_BaseException, nullptr);
