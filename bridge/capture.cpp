@@ -8,8 +8,8 @@
 #include "bridge/compiled_trace.h"
 #include "bridge/gil.h"
 #include "bridge/guards.h"
+#include "bridge/pending.h"
 #include "bridge/symbolic_numbers.h"
-#include "bridge/symbolic_rules.h"
 #include "core/support/error.h"
 #include "frontend/cpython/api.h"
 
@@ -31,8 +31,6 @@ void data_of_input_replaced() {
     tracer->stop("tensor-attribute", "the data of a graph input was replaced");
 }
 
-bool is_wrapped_number(const at::Tensor& t) { return t.unsafeGetTensorImpl()->is_wrapped_number(); }
-
 // Meta kernels implemented in Python are not the user's code.
 class FrontendOff {
   public:
@@ -44,16 +42,6 @@ class FrontendOff {
 };
 
 }  // namespace
-
-struct Tracer::Pending {
-    const OperatorInfo& info;
-    Record record;
-    std::vector<at::Tensor> operands;                // the fakes, as Record::operands
-    bool symbolic = false;                           // some size that it is given is a symbol
-    std::vector<SymbolicMetadata> symbolic_results;  // of the new results, in order; empty: all constant
-    size_t next_result = 0;
-    std::vector<std::pair<c10::StorageImpl*, int>> fresh;  // storages first seen in this operator's results
-};
 
 Tracer* Tracer::active() { return t_active; }
 
@@ -79,6 +67,7 @@ void Tracer::resume() {
 }
 
 void Tracer::stop(const char* id, const std::string& detail) {
+    stopped_ = true;
     if (options_.on_break) options_.on_break(id, detail);
     if (!PyErr_Occurred()) PyErr_Format(PyExc_RuntimeError, "%s: %s", id, detail.c_str());
     python_error error;
@@ -117,6 +106,7 @@ PyObject* Tracer::fake_input(PyObject* object, int id, uint64_t dynamic_dims) {
         int value = add_value(ValueInfo::Input, id, 0, meta, set);
         auto impl = c10::make_intrusive<FakeImpl>(meta, real.device(), value, epoch_);
         impl->mark_input();
+        trace_.only_cpu &= real.is_cpu();
         bool symbolic = options_.dynamic && make_symbolic(*impl, meta, id, dynamic_dims);
         at::Tensor fake(std::move(impl));
         if (real.requires_grad()) fake.unsafeGetTensorImpl()->set_requires_grad(true);
@@ -125,68 +115,6 @@ PyObject* Tracer::fake_input(PyObject* object, int id, uint64_t dynamic_dims) {
         if (id >= static_cast<int>(touched_.size())) touched_.resize(id + 1, false);
         touched_[id] = touched_[id] || symbolic;  // its sizes are read in every run
         return wrap_like(fake, object);
-    } catch (python_error& e) { e.restore(); } catch (const std::exception& e) {
-        PyErr_SetString(PyExc_RuntimeError, e.what());
-    }
-    return nullptr;
-}
-
-// The sizes in `dims` become symbols. False: none of them can.
-bool Tracer::make_symbolic(FakeImpl& fake, const at::Tensor& meta, int id, uint64_t dims) {
-    uint64_t symbolic = 0;
-    for (int64_t i = 0; i < meta.dim() && i < 64; ++i)
-        if (((dims >> i) & 1) && meta.size(i) >= kLeastSymbolic) symbolic |= uint64_t{1} << i;
-    if (symbolic == 0) return false;
-    SymbolicMetadata m{{}, {}, Expr(meta.storage_offset())};
-    for (int64_t i = 0; i < meta.dim(); ++i)
-        m.sizes.push_back((symbolic >> i) & 1 ? trace_.symbols->add(meta.size(i), id, static_cast<int>(i))
-                                              : Expr(meta.size(i)));
-    // strides follow from the sizes as the tensor guard demands it: an axis's rule refers to one further inside
-    auto rules = stride_rules(meta.sizes(), meta.strides(), symbolic);
-    std::function<Expr(int)> stride = [&](int i) {
-        return rules[i].from < 0 ? Expr(rules[i].constant) : m.sizes[rules[i].from] * stride(rules[i].from);
-    };
-    for (int64_t i = 0; i < meta.dim(); ++i) m.strides.push_back(stride(static_cast<int>(i)));
-    trace_.values[fake.value()].symbolic = m;
-    fake.set_symbolic(trace_.symbols, std::move(m));
-    return true;
-}
-
-uint64_t Tracer::dynamic_dims(int id) const {
-    if (id >= static_cast<int>(trace_.inputs.size()) || trace_.inputs[id] < 0) return 0;
-    const ValueInfo& v = trace_.values[trace_.inputs[id]];
-    uint64_t bits = 0;
-    if (v.symbolic)
-        for (size_t i = 0; i < v.symbolic->sizes.size() && i < 64; ++i)
-            if (!trace_.symbols->resolve(v.symbolic->sizes[i]).is_const()) bits |= uint64_t{1} << i;
-    return bits;
-}
-std::unique_ptr<frontend::ShapeGuard> Tracer::shape_guard() const { return make_shape_guard(*trace_.symbols); }
-
-PyObject* Tracer::symbolic_input(PyObject* number, int id) {
-    if (id >= static_cast<int>(trace_.inputs.size())) trace_.inputs.resize(id + 1, -1);
-    if (id >= static_cast<int>(touched_.size())) touched_.resize(id + 1, false);
-    if (id >= static_cast<int>(trace_.numbers.size())) trace_.numbers.resize(id + 1, NumberInput::None);
-    try {
-        if (PyLong_CheckExact(number)) {
-            int overflow = 0;
-            int64_t v = PyLong_AsLongLongAndOverflow(number, &overflow);
-            if (overflow || v < kLeastSymbolic || v > kMostSymbolic) return nullptr;
-            trace_.numbers[id] = NumberInput::Int;
-            touched_[id] = true;
-            return wrap_symbolic(sym_int(trace_.symbols, trace_.symbols->add_number(v, id)));
-        }
-        if (!PyFloat_CheckExact(number)) return nullptr;
-        c10::Storage storage(c10::make_intrusive<FakeStorage>(trace_.alias_sets++, sizeof(double)));
-        trace_.written_sets.push_back(false);
-        at::Tensor meta = plain_meta(storage, c10::scalarTypeToTypeMeta(at::kDouble), {}, {}, 0);
-        int set = as_fake_storage(storage.unsafeGetStorageImpl())->alias_set;
-        int value = add_value(ValueInfo::Input, id, 0, meta, set);
-        trace_.inputs[id] = value;
-        trace_.numbers[id] = NumberInput::Float;
-        touched_[id] = true;
-        at::Tensor fake(c10::make_intrusive<FakeImpl>(meta, c10::Device(c10::DeviceType::CPU), value, epoch_));
-        return wrap_symbolic(sym_float(trace_.symbols, {fake, PyFloat_AS_DOUBLE(number), {id}}));
     } catch (python_error& e) { e.restore(); } catch (const std::exception& e) {
         PyErr_SetString(PyExc_RuntimeError, e.what());
     }
@@ -364,152 +292,15 @@ void Tracer::take_arguments(Pending& p, c10::IValue* args) {
                 hint_argument(p, v);
         }
     }
+    for (const at::Tensor& t : p.operands)
+        if (!t.device().is_cpu()) p.device = t.device();
+    for (const at::Tensor& t : p.operands)
+        if (t.device() != p.device && t.dim() > 0) stop("unsupported-tensor", "tensors of different devices");
     if (info.device_arg >= 0) {
         c10::IValue& device = args[info.device_arg];
-        if (device.isDevice() && device.toDevice().type() != c10::DeviceType::CPU)
-            stop("unsupported-tensor", c10::str(device.toDevice()));
+        if (device.isDevice()) p.device = device.toDevice();
+        if (!p.device.is_cpu() && !p.device.is_meta()) stop("unsupported-tensor", c10::str(p.device));
         if (device.isDevice() || p.operands.empty()) device = c10::Device(c10::DeviceType::Meta);
-    }
-}
-
-namespace {
-// Whether a scalar tensor of float64 in a number's place gives the number's types: not where a size-less tensor takes
-// part, which would be promoted, nor where no tensor is of a floating type.
-bool float_can_be_tensor(const OperatorInfo& info, const c10::IValue* args) {
-    bool floating = false;
-    for (size_t i = 0; i < info.args.size(); ++i) {
-        if (info.args[i].form == Form::TensorList) return false;
-        if (info.args[i].form != Form::Tensor || !args[i].isTensor()) continue;
-        const at::Tensor& t = args[i].toTensor();
-        if (!t.defined() || is_wrapped_number(t)) continue;
-        if (t.dim() == 0 && t.scalar_type() != at::kDouble) return false;
-        floating |= at::isFloatingType(t.scalar_type());
-    }
-    return floating;
-}
-}  // namespace
-
-// torch's parsers put a placeholder where a symbolic number meets a tensor parameter, with the number attached. A
-// float's scalar tensor becomes the operand; an integer stays a number in the record. False: it is no such placeholder;
-// `t` is the number then.
-bool Tracer::take_symbolic_number(Pending& p, int arg, const c10::IValue* args, at::Tensor& t) {
-    if (!t.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj()) return false;
-    auto object = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(t));
-    if (!PyObject_HasAttrString(object.ptr(), "_wrapped_number")) return false;
-    pybind11::object n = object.attr("_wrapped_number");
-    if (torch::is_symint(n)) {
-        auto symbol = n.cast<c10::SymInt>();
-        t = at::native::wrapped_scalar_tensor(trace_.symbols->hint(expr_of(symbol)));
-        if (trace_.symbols->resolve(expr_of(symbol)).is_const()) return false;
-        p.record.args.emplace_back(symbol);
-        p.symbolic = p.record.symbolic_args = true;
-        return true;
-    }
-    if (!torch::is_symfloat(n)) return false;
-    c10::SymFloat symbol = float_of(n.ptr());
-    const FloatValue* value = float_value(symbol);
-    if (!value || !float_can_be_tensor(p.info, args)) {
-        t = at::native::wrapped_scalar_tensor(symbol.guard_float(__FILE__, __LINE__));
-        return false;
-    }
-    p.record.args.emplace_back();
-    t = value->fake;
-    take_operand(p, arg, -1, t);
-    t = plain_meta(t.storage(), t.dtype(), t.sizes(), t.strides(), 0);
-    t.unsafeGetTensorImpl()->set_wrapped_number(true);
-    return true;
-}
-
-// Meta kernels get the hints; the record keeps the SymInts.
-void Tracer::hint_argument(Pending& p, c10::IValue& v) {
-    if (v.isSymInt()) {
-        v = trace_.symbols->hint(expr_of(v.toSymInt()));
-        p.symbolic = p.record.symbolic_args = true;
-    } else if (v.isList() && !v.isIntList() && !v.isDoubleList() && !v.isBoolList()) {
-        auto list = v.toListRef();
-        if (std::none_of(list.begin(), list.end(), [](const c10::IValue& x) { return x.isSymInt(); })) return;
-        std::vector<int64_t> hints;
-        for (const c10::IValue& x : list)
-            hints.push_back(x.isInt() ? x.toInt() : trace_.symbols->hint(expr_of(x.toSymInt())));
-        v = hints;
-        p.symbolic = p.record.symbolic_args = true;
-    }
-}
-
-// When the trace is over, what has become constant is a number.
-void Tracer::freeze_arguments() {
-    auto now = [&](const c10::IValue& x) {
-        return x.isInt() ? Expr(x.toInt()) : trace_.symbols->resolve(expr_of(x.toSymInt()));
-    };
-    for (Record& r : trace_.records) {
-        if (!r.symbolic_args) continue;
-        r.symbolic_args = false;
-        for (c10::IValue& v : r.args) {
-            if (v.isSymInt()) {
-                Expr e = now(v);
-                if (!e.is_const())
-                    r.symbolic_args = true;
-                else if (r.info->args[&v - r.args.data()].form == Form::Tensor)
-                    v = at::native::wrapped_scalar_tensor(e.value());
-                else
-                    v = e.value();
-            } else if (v.isList() && !v.isIntList()) {
-                auto list = v.toListRef();
-                if (std::none_of(list.begin(), list.end(), [](const c10::IValue& x) { return x.isSymInt(); })) continue;
-                std::vector<int64_t> constants;
-                for (const c10::IValue& x : list)
-                    if (Expr e = now(x); e.is_const()) constants.push_back(e.value());
-                if (constants.size() == list.size())
-                    v = constants;
-                else
-                    r.symbolic_args = true;
-            }
-        }
-    }
-}
-
-// The sizes of new results as expressions, or everything that the operator was given becomes constant.
-void Tracer::find_symbolic_results(Pending& p, const torch::jit::Stack& stack) {
-    const OperatorInfo& info = *p.record.info;
-    SymbolicCall call{info, *trace_.symbols, p.record.args, {}, {}};
-    for (size_t k = 0; k < p.operands.size(); ++k) {
-        const FakeImpl* fake = as_fake(p.operands[k]);
-        const at::Tensor& hint = fake->twin();
-        SymbolicMetadata m;
-        if (const SymbolicMetadata* known = fake->symbolic()) {
-            m = {trace_.symbols->resolve(known->sizes), trace_.symbols->resolve(known->strides),
-                 trace_.symbols->resolve(known->offset)};
-        } else {
-            m.sizes.assign(hint.sizes().begin(), hint.sizes().end());
-            m.strides.assign(hint.strides().begin(), hint.strides().end());
-            m.offset = hint.storage_offset();
-        }
-        call.operands.push_back({p.record.operands[k].arg, p.record.operands[k].pos, &hint, std::move(m)});
-    }
-    size_t first = stack.size() - p.info.returns.size();
-    for (size_t k = 0; k < p.info.returns.size(); ++k) {
-        const c10::IValue& v = stack[first + k];
-        if (p.info.returns[k].writes && !p.info.functional) continue;
-        if (v.isTensor())
-            call.results.push_back(v.toTensor());
-        else if (v.isTensorList())
-            for (const at::Tensor& t : v.toTensorVector()) call.results.push_back(t);
-    }
-    if (auto results = symbolic_results(call)) {
-        p.symbolic_results = std::move(*results);
-        return;
-    }
-    for (const auto& o : call.operands) {
-        for (const Expr& e : o.metadata.sizes) trace_.symbols->fix(e);
-        for (const Expr& e : o.metadata.strides) trace_.symbols->fix(e);
-        trace_.symbols->fix(o.metadata.offset);
-    }
-    for (const c10::IValue& v : p.record.args) {
-        if (v.isSymInt())
-            trace_.symbols->fix(expr_of(v.toSymInt()));
-        else if (v.isList() && !v.isIntList() && !v.isDoubleList() && !v.isBoolList())
-            for (const c10::IValue& x : v.toListRef())
-                if (x.isSymInt()) trace_.symbols->fix(expr_of(x.toSymInt()));
     }
 }
 
@@ -541,25 +332,38 @@ void Tracer::refuse_data_dependence(const Pending& p, torch::jit::Stack* stack) 
     stop("data-dependent", info.callee);
 }
 
+// Meta kernels raise where the operator would, but often with another message: the operator itself is to raise, in
+// eager.
 void Tracer::run_meta(Pending& p, torch::jit::Stack* stack) {
-    if (p.info.shape_rule) return p.info.shape_rule(stack);
-    if (p.info.in_place_unary && p.operands[0].is_floating_point())  // its metadata stays
-        return torch::jit::drop(*stack, p.info.args.size() - 1);
-    FrontendOff off;
-    if (p.info.structured) {
-        // The kernel for any backend runs the operator's own shape function, allocates the results and then calls the
-        // out= overload; the mode meets the last two. (torch overrides most Meta kernels by Python functions.)
-        struct Phase {
-            bool& flag;
-            explicit Phase(bool& f) : flag(f) { flag = true; }
-            ~Phase() { flag = false; }
-        } phase(in_structured_);
-        WithMode mode;
-        return p.info.op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional, *stack);
-    }
     try {
-        p.info.op.callBoxed(stack);
-    } catch (const c10::NotImplementedError&) { stop("unsupported-op", p.info.callee + " has no shape function"); }
+        run_shape_function(p.info, p.operands, stack);
+    } catch (const c10::NotImplementedError&) {
+        stop("unsupported-op", p.info.callee + " has no shape function");
+    } catch (const c10::Error& e) {
+        stop("operator-error", p.info.callee + ": " + e.what_without_backtrace());
+    } catch (const std::exception&) {  // of a shape function in Python
+        if (stopped_) throw;
+        PyErr_Clear();
+        stop("operator-error", p.info.callee);
+    }
+}
+
+void Tracer::run_shape_function(const OperatorInfo& info, const std::vector<at::Tensor>& operands,
+                                torch::jit::Stack* stack) {
+    if (info.shape_rule) return info.shape_rule(stack);
+    if (info.in_place_unary && operands[0].is_floating_point())  // its metadata stays
+        return torch::jit::drop(*stack, info.args.size() - 1);
+    FrontendOff off;
+    if (!info.structured) return info.op.callBoxed(stack);
+    // The kernel for any backend runs the operator's own shape function, allocates the results and then calls the
+    // out= overload; the mode meets the last two. (torch overrides most Meta kernels by Python functions.)
+    struct Phase {
+        bool& flag;
+        explicit Phase(bool& f) : flag(f) { flag = true; }
+        ~Phase() { flag = false; }
+    } phase(in_structured_);
+    WithMode mode;
+    info.op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional, *stack);
 }
 
 void Tracer::inside_structured(const OperatorInfo& info, torch::jit::Stack* stack) {
@@ -591,12 +395,6 @@ at::Tensor Tracer::written_result(Pending& p, const at::Tensor& meta, int operan
     }
     p.record.aliases.push_back(operand);
     return fake;
-}
-
-void Tracer::keep_symbolic(FakeImpl& fake, int value, const SymbolicMetadata* symbolic) {
-    if (!symbolic || symbolic->constant()) return;
-    trace_.values[value].symbolic = *symbolic;
-    fake.set_symbolic(trace_.symbols, *symbolic);
 }
 
 at::Tensor Tracer::take_result(Pending& p, const at::Tensor& meta, const ReturnInfo& r, int pos) {
@@ -646,7 +444,7 @@ at::Tensor Tracer::take_result(Pending& p, const at::Tensor& meta, const ReturnI
     int value = add_value(ValueInfo::Result, producer, index, twin, known->alias_set);
     record.results.push_back(value);
     record.aliases.push_back(alias);
-    auto impl = c10::make_intrusive<FakeImpl>(twin, c10::Device(c10::DeviceType::CPU), value, epoch_);
+    auto impl = c10::make_intrusive<FakeImpl>(twin, p.device, value, epoch_);
     keep_symbolic(*impl, value, symbolic);
     return at::Tensor(std::move(impl));
 }
@@ -718,6 +516,7 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     r.grad_mode = at::GradMode::is_enabled();
     r.ordered = info.random || info.returns.empty();
     r.line = current_line();
+    trace_.only_cpu &= p.device.is_cpu();
     trace_.records.push_back(std::move(r));
 }
 

@@ -49,6 +49,8 @@ class Tracer final : public frontend::Capture {
     bool read_constant(const Pending& p, torch::jit::Stack* stack);
     void refuse_data_dependence(const Pending& p, torch::jit::Stack* stack);
     void run_meta(Pending& p, torch::jit::Stack* stack);
+    void run_shape_function(const OperatorInfo& info, const std::vector<at::Tensor>& operands,
+                            torch::jit::Stack* stack);
     void inside_structured(const OperatorInfo& info, torch::jit::Stack* stack);
     void find_symbolic_results(Pending& p, const torch::jit::Stack& stack);
     at::Tensor take_result(Pending& p, const at::Tensor& meta, const ReturnInfo& r, int pos);
@@ -71,6 +73,7 @@ class Tracer final : public frontend::Capture {
     c10::impl::TorchDispatchModeTLS modes_before_;
     int paused_ = 0;
     bool finished_ = false;
+    bool stopped_ = false;  // at a break
     bool in_structured_ = false;
     std::unordered_map<c10::StorageImpl*, c10::Storage> input_storages_;  // by the real storage
     std::vector<c10::Storage> kept_storages_;                             // real ones, so that addresses stay unique

@@ -14,9 +14,9 @@ namespace {
 class CompiledTrace final : public frontend::CompiledGraph {
   public:
     CompiledTrace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad)
-        : trace_(std::move(trace)), outputs_(std::move(outputs)) {
+        : trace_(std::move(trace)), outputs_(std::move(outputs)), needs_grad_(needs_grad) {
         for (const TraceOutput& o : outputs_) Py_XINCREF(o.type);
-        if (needs_grad)
+        if (needs_grad || !trace_.only_cpu)
             replay_.emplace(trace_, outputs_);
         else
             compile();
@@ -131,7 +131,7 @@ class CompiledTrace final : public frontend::CompiledGraph {
         for (const at::Tensor* t : inputs.tensors) tensors.push_back(*t);
         const SymbolValues sizes(*trace_.symbols, [&](int input, int axis) { return inputs.size(input, axis); });
         pybind11::gil_scoped_release no_gil;
-        results = replay_->run(tensors, sizes, true);
+        results = replay_->run(tensors, sizes, needs_grad_);
     }
 
     void wrap(const std::vector<at::Tensor>& results, const Inputs& inputs, PyObject** outputs) const {
@@ -156,6 +156,7 @@ class CompiledTrace final : public frontend::CompiledGraph {
 
     Trace trace_;
     std::vector<TraceOutput> outputs_;
+    bool needs_grad_;
     std::optional<Replay> replay_;
     std::optional<Executor> executor_;
     std::vector<int> output_slots_;  // as Converted::outputs

@@ -46,6 +46,7 @@ FakeImpl::FakeImpl(const at::Tensor& meta, c10::Device device, int value, uint64
       epoch_(epoch) {
     set_sizes_and_strides(meta.sizes(), meta.strides(), meta.storage_offset());
     set_custom_device(true);
+    if (!device.is_cpu()) key_set_ = key_set_.remove(c10::DispatchKey::AutocastCPU);
 }
 
 void FakeImpl::rebind(const at::Tensor& meta, int value) {
@@ -187,7 +188,7 @@ std::string unsupported_reason(PyObject* object) {
         return "tensor of an enclosing functorch transform";
     if (keys.has(c10::DispatchKey::Functionalize)) return "functional tensor";
     if (t.is_neg()) return "lazily negated tensor";
-    if (t.device().type() != c10::DeviceType::CPU) return c10::str("device ", t.device());
+    if (!t.is_cpu() && !t.is_meta()) return c10::str("device ", t.device());
     if (t.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return "tensor with symbolic sizes";
     if (!t.has_storage() || !t.storage().unsafeGetStorageImpl()) return "tensor without storage";
     if (t._fw_grad(0).defined()) return "dual tensor of forward-mode differentiation";

@@ -56,6 +56,7 @@ struct Trace {
     int alias_sets = 0;
     std::vector<bool> written_sets;  // by alias set
     int torch_ops = 0;
+    bool only_cpu = true;              // every tensor is on the CPU
     std::vector<NumberInput> numbers;  // by input id; may be shorter
     Symbols symbols = std::make_shared<SymbolTable>();
     NumberInput number(size_t id) const { return id < numbers.size() ? numbers[id] : NumberInput::None; }

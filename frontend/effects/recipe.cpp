@@ -10,7 +10,10 @@ RecipeId Recipes::push(RecipeNode n) {
 }
 
 RecipeId Recipes::fail(PyObject* v) {
-    if (failure.empty()) failure = std::string("an object of type ") + Py_TYPE(v)->tp_name;
+    if (failure.empty()) {
+        failure = std::string("an object of type ") + Py_TYPE(v)->tp_name;
+        culprit = Owned::share(v);
+    }
     return -1;
 }
 
@@ -285,6 +288,7 @@ void Recipes::forget_trace() {
     memo_.clear();
     kept_.clear();
     outputs.clear();
+    culprit = Owned();
 }
 
 }  // namespace braze::frontend

@@ -71,6 +71,7 @@ class Recipes {
     // While the trace's state stands: records `v`. -1: it cannot be rebuilt (`failure` says what).
     RecipeId record(Tracer& t, PyObject* v);
     std::string failure;
+    Owned culprit;        // the first object that cannot be rebuilt
     void forget_trace();  // drops what only recording needs
 
   private:

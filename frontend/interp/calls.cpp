@@ -36,8 +36,7 @@ int read_arguments(Tracer& t, Args a, Py_ssize_t from) {
         }
         if (std::strncmp(Py_TYPE(v)->tp_name, "numpy.", 6) == 0)
             return t.stop("unknown-c-function", "a call with a numpy array"), -1;
-        if (t.source_of(v) != kNoSource && PyIter_Check(v) && !is_python_class(Py_TYPE(v)))
-            return t.stop("iterator-from-before", type_name(Py_TYPE(v))), -1;
+        if (t.is_iterator_from_before(v)) return t.stop("iterator-from-before", type_name(Py_TYPE(v))), -1;
         if (check_callback(t, v) < 0 || t.read_all(v) < 0) return -1;
     }
     return 0;

@@ -142,7 +142,7 @@ PyObject* do_set_item(Tracer& t, Args a, bool deletes) {
 }
 
 PyObject* do_generator(Tracer& t, const CFunction& f, PyObject* callable, Args a) {
-    if (a.n >= 1 && t.source_of(a.v[0]) != kNoSource) return t.stop("iterator-from-before", f.name);
+    if (a.n >= 1 && t.is_iterator_from_before(a.v[0])) return t.stop("iterator-from-before", f.name);
     if (read_arguments(t, a, 1) < 0) return nullptr;
     if (PyCFunction_Check(callable)) {  // bound: without self
         return t.result(PyObject_Vectorcall(callable, a.v + 1, static_cast<size_t>(a.n - 1), a.kwnames));

@@ -329,8 +329,7 @@ PyObject* bz_get_iter(PyObject* v) {
 PyObject* bz_iter_next(PyObject* it) {
     Tracer& t = *Tracer::current();
     if (!t.begin_hook()) return nullptr;
-    if (t.source_of(it) != kNoSource && !is_python_class(Py_TYPE(it)))
-        return t.stop("iterator-from-before", type_name(Py_TYPE(it)));
+    if (t.is_iterator_from_before(it)) return t.stop("iterator-from-before", type_name(Py_TYPE(it)));
     PyObject* v = Py_TYPE(it)->tp_iternext(it);
     if (v && PyTuple_CheckExact(v) && Py_REFCNT(v) <= 2) t.made(v);  // enumerate, zip, items reuse theirs
     return t.result(v);

@@ -85,9 +85,14 @@ SourceId Tracer::source_of(PyObject* o) const {
     return it == identity_.end() ? kNoSource : it->second;
 }
 
+bool Tracer::is_iterator_from_before(PyObject* it) const {
+    if (PyGen_Check(it) || PyCoro_CheckExact(it) || PyAsyncGen_CheckExact(it)) return !is_fresh(it);
+    return source_of(it) != kNoSource && PyIter_Check(it) && !is_python_class(Py_TYPE(it));
+}
+
 void Tracer::made(PyObject* o) {
     if (is_primitive(o) || source_of(o) != kNoSource) return;
-    if (fresh_.insert(o).second) kept_.push_back(Owned::share(o));
+    if (fresh_.emplace(o, root_event).second) kept_.push_back(Owned::share(o));
 }
 
 void Tracer::know(PyObject* o, SourceId s) {

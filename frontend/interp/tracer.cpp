@@ -69,7 +69,7 @@ Tracer::~Tracer() {
 void Tracer::close_generators() {
     bool was = std::exchange(aborting, true);
     int mode = bz_mode_set(BZ_TRACING);
-    for (PyObject* o : fresh_) {
+    for (auto [o, event] : fresh_) {
         if (!PyGen_Check(o) && !PyCoro_CheckExact(o)) continue;
         PyObject* r = PyObject_CallMethod(o, "close", nullptr);
         Py_XDECREF(r);

@@ -66,6 +66,13 @@ class Tracer {
     // ---- knowledge
     SourceId source_of(PyObject* o) const;
     bool is_fresh(PyObject* o) const { return fresh_.contains(o); }
+    // An iterator whose position belongs to the caller. (A generator may be reached without a source.)
+    bool is_iterator_from_before(PyObject* it) const;
+    // The root event in which `o` was made; 0: unknown.
+    long made_in(PyObject* o) const {
+        auto it = fresh_.find(o);
+        return it == fresh_.end() ? 0 : it->second;
+    }
     void made(PyObject* fresh);
     // Generators that the trace leaves suspended end without running their handlers: what they do on closing belongs to
     // a real run.
@@ -122,7 +129,7 @@ class Tracer {
     const DynamicHints& dynamic_;
     long forced_event_;
     std::unordered_map<PyObject*, SourceId> identity_;
-    std::unordered_set<PyObject*> fresh_;
+    std::unordered_map<PyObject*, long> fresh_;  // with the root event that made it
     std::unordered_map<PyObject*, int> input_of_;
     std::unordered_map<SourceId, int> number_of_;  // graph inputs that are numbers
     std::unordered_set<PyObject*> read_;           // containers that are guarded as a whole

@@ -88,8 +88,8 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, std::string* why) {
     std::vector<PyObject*> outputs;
     for (Owned& o : s.recipes.outputs) outputs.push_back(o.get());
     s.n_outputs = static_cast<int>(outputs.size());
-    bool numbers = std::any_of(outputs.begin(), outputs.end(), is_symbolic);
-    if (t.capture->op_count() > 0 || numbers) {
+    // (a constant tensor or a size needs a graph, but no operator)
+    if (t.capture->op_count() > 0 || !outputs.empty()) {
         if (provoked("compile")) {
             *why = "error";
             return false;
@@ -110,6 +110,24 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, std::string* why) {
     s.recipes.forget_trace();
     s.guards = std::move(t.guards);
     return true;
+}
+
+// An object that the trace made cannot be rebuilt (a generator, an iterator): the next trace stops where it is made,
+// and that instruction runs for real. False: the trace did not make it, or stopped there already.
+bool make_before(const Tracer& t, const Recipes& r, long* forced, std::optional<Break>* reason) {
+    long event = r.culprit ? t.made_in(r.culprit.get()) : 0;
+    bool earlier = event > 0 && (*forced < 0 || event < *forced);
+    Break b;
+    b.id = "cannot-rebuild";
+    b.detail = r.failure;
+    if (t.reason) {
+        b.file = t.reason->file;
+        b.line = t.reason->line;
+        b.function = t.reason->function;
+    }
+    *reason = std::move(b);
+    if (earlier) *forced = event;
+    return earlier;
 }
 
 }  // namespace
@@ -189,10 +207,8 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
             s->returns = true;
             s->result = s->recipes.record(t, value);
             if (s->result < 0 || !record_effects(t, s->recipes, s->effects)) {
-                Break b;
-                b.id = "cannot-rebuild";
-                b.detail = s->recipes.failure;
-                return {TraceKind::Eager, nullptr, b.text()};
+                if (make_before(t, s->recipes, &forced, &forced_reason)) continue;
+                return {TraceKind::Eager, nullptr, forced_reason->text()};
             }
         } else {
             PyErr_Clear();
@@ -220,10 +236,8 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
                 s->slots.emplace_back(i, r);
             }
             if (!ok || !record_effects(t, s->recipes, s->effects)) {
-                Break b;
-                b.id = "cannot-rebuild";
-                b.detail = s->recipes.failure;
-                return {TraceKind::Eager, nullptr, b.text()};
+                if (make_before(t, s->recipes, &forced, &forced_reason)) continue;
+                return {TraceKind::Eager, nullptr, forced_reason->text()};
             }
         }
         if (!finish(t, *s, *before, &why)) {

@@ -145,8 +145,8 @@ def test_caught_in_the_program():
     def f(x, k):
         try:
             y = x @ torch.ones(7)
-        except RuntimeError:
-            y = x * 2
+        except RuntimeError as e:
+            y = x * len(str(e))
         try:
             return y * [1, 2][k]
         except IndexError as e:
@@ -154,6 +154,30 @@ def test_caught_in_the_program():
 
     for k in (1, 2):
         assert_like_eager(f, torch.ones(3), k)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x: x.gather(0, torch.zeros(2, 2, 2, dtype=torch.int64)),
+        lambda x: x + torch.ones(5),
+        lambda x: torch.cat([x, torch.ones(2, 2, 2)]),
+        lambda x: x.index_select(3, torch.tensor([0])),
+        lambda x: nn.functional.conv2d(x, torch.ones(2, 2)),
+        lambda x: x.view(7),
+        lambda x: torch.linalg.inv(x),
+        lambda x: nn.functional.layer_norm(x, (5,)),
+    ],
+)
+def test_errors_of_operators_are_their_own(wrong):
+    def f(x):
+        try:
+            return wrong(x * 2)
+        except (RuntimeError, IndexError) as e:
+            return str(e), x + 1
+
+    assert_like_eager(f, torch.ones(3, 4), empty=True)
+    assert_raises_like_eager(wrong, torch.ones(3, 4))
 
 
 def test_raised_in_a_generator():

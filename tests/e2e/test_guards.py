@@ -107,13 +107,18 @@ def test_storage_offset_does_not_matter():
 
 
 def test_device_kind():
-    """Tensors of another device aren't taken for the same: they run in eager, and what was compiled stays."""
-    c = Changing(lambda x: x * 2 + 1)
-    with compiles(1):
-        c.call(lambda: (torch.ones(4, 3),))
-    for device in ("meta", "cpu", "meta", "cpu"):
-        with compiles(0):
-            c.call(lambda device=device: (torch.ones(4, 3, device=device),))
+    by_arguments(
+        lambda x: x * 2 + torch.arange(3.0, device=x.device),
+        lambda: (torch.ones(4, 3),),
+        lambda: (torch.ones(4, 3, device="meta"),),
+    )
+
+
+def test_mixed_devices_raise():
+    compiled = braze.compile(lambda x, y: x + y)
+    with pytest.raises(RuntimeError, match="not on the expected device"):
+        compiled(torch.ones(3), torch.ones(3, device="meta"))
+    assert_same(compiled(torch.ones(3), torch.ones(3)), torch.full((3,), 2.0))
 
 
 def test_requires_grad():

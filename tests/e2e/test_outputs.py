@@ -161,3 +161,13 @@ def test_parameter_in_the_result():
     for _ in range(2):
         _, weight, parameters = compiled(torch.ones(1, 2))
         assert weight is model.weight and parameters[1] is model.bias
+
+
+def test_constant_tensor_across_a_break(capsys):
+    def f(x):
+        t = torch.tensor([1, 2, 3])
+        print("break")
+        return x + t, t
+
+    assert_like_eager(f, torch.ones(3))
+    assert capsys.readouterr().out == "break\n" * 4
