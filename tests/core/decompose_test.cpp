@@ -453,6 +453,20 @@ TEST(Decompose, PoolsOnlyOverWindowsThatTile) {
     EXPECT_EQ(operators(lowered(pool("[1, 1]"))), "call");
 }
 
+TEST(Decompose, ARowIsAddedAfterTheProduct) {
+    const auto addmm = [](const std::string& dtype, const std::string& row, const std::string& beta) {
+        return operators(lowered("%0 : " + dtype + row + " = input\n%1 : " + dtype + "[2, 5] = input\n%2 : " + dtype +
+                                 "[5, 3] = input\n%3 : " + dtype +
+                                 "[2, 3] = call aten::addmm(self=%0, mat1=%1, mat2=%2, beta=" + beta +
+                                 ", alpha=1)\nreturn %3"));
+    };
+    EXPECT_EQ(addmm("f32", "[3]", "1"), "call expand add");
+    EXPECT_EQ(addmm("f64", "[1, 3]", "1"), "call expand add");
+    EXPECT_EQ(addmm("f32", "[2, 3]", "1"), "call");
+    EXPECT_EQ(addmm("f32", "[3]", "2"), "call");
+    EXPECT_EQ(addmm("bf16", "[3]", "1"), "call");  // rounds once
+}
+
 TEST(Rules, AreFoundByOperator) {
     EXPECT_NE(decomposition::find_rule("aten::add.Tensor"), nullptr);
     EXPECT_NE(decomposition::find_rule("aten::relu"), nullptr);
