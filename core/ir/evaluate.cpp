@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "core/ir/evaluate_node.h"
+#include "core/ir/number.h"
 #include "core/ir/op.h"
 #include "core/ir/text.h"
-#include "core/ir/number.h"
 #include "core/support/error.h"
 
 namespace braze::ir {

@@ -362,8 +362,7 @@ void Accumulator::add(Number x, int64_t index) {
 
 Number Accumulator::result() const {
     if (op_ == Op::ArgMax || op_ == Op::ArgMin) return {.i = at_};
-    if ((op_ == Op::Sum || op_ == Op::Prod) && is_float(d_))
-        return {.f = round_float(d_, static_cast<double>(sum_))};
+    if ((op_ == Op::Sum || op_ == Op::Prod) && is_float(d_)) return {.f = round_float(d_, static_cast<double>(sum_))};
     if (is_float(d_)) return best_;
     return {.i = wrap(d_, best_.i)};
 }

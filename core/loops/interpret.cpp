@@ -1,8 +1,8 @@
 // The slow reference interpreter: every scalar is evaluated where it is needed, once per point.
 #include <optional>
 
-#include "core/loops/kernel.h"
 #include "core/ir/number.h"
+#include "core/loops/kernel.h"
 #include "core/support/error.h"
 
 namespace braze::loops {

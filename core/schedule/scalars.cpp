@@ -2,8 +2,8 @@
 
 #include <bit>
 
-#include "core/ir/op.h"
 #include "core/ir/number.h"
+#include "core/ir/op.h"
 #include "core/support/error.h"
 
 namespace braze::schedule {

@@ -13,8 +13,7 @@ void addmm(Lowering& c) {
     c.require(row->type.rank() == 1 || (row->type.rank() == 2 && row->type.sizes[0] == Expr(1)));
     for (const Value* v : {row, left, right}) c.require(v->type.dtype == c.dtype());
     TensorType product{c.dtype(), c.sizes(), ir::contiguous_strides(c.sizes())};
-    const ir::Node* mm =
-        c.b.call("aten::mm", {left, right}, {{"self", ir::Ref{0}}, {"mat2", ir::Ref{1}}}, {product});
+    const ir::Node* mm = c.b.call("aten::mm", {left, right}, {{"self", ir::Ref{0}}, {"mat2", ir::Ref{1}}}, {product});
     c.done(Term(c, mm->results[0]) + Term(c, c.b.expand(row, c.sizes())));
 }
 

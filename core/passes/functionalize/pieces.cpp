@@ -49,6 +49,7 @@ class Pieces {
         Node* split = nullptr;  // the one split; what follows is derived from its pieces
         bool kept = false;      // it must stay in one piece
         bool written = false;   // after the split
+        bool viewed = false;    // there are views of pieces
     };
     Memory* memory(const Value* v) {
         return v->storage >= 0 && static_cast<size_t>(v->storage) < memories_.size()
@@ -82,6 +83,8 @@ class Pieces {
             if (!m->split) continue;
             if (!piece_of(n.operands[i], m->split)) m->kept = true;
             m->written |= std::find(n.writes.begin(), n.writes.end(), static_cast<int>(i)) != n.writes.end();
+            m->viewed |= n.writes.empty() &&
+                         std::find(n.aliases.begin(), n.aliases.end(), static_cast<int>(i)) != n.aliases.end();
         }
         if (!copying_form(n) || n.operands.size() != 1 || n.results.empty()) return;
         Memory* m = memory(n.operands[0]);
@@ -97,13 +100,20 @@ class Pieces {
             if (!m || !m->split || m->kept || !m->written) continue;
             if (&n == m->split) continue;
             // a view, or a tensor that was written: its memory is its operand's
-            if (const int a = alias_of(v); a >= 0) v->storage = n.operands[static_cast<size_t>(a)]->storage;
+            const int a = alias_of(v);
+            if (a < 0) continue;
+            const Value* operand = n.operands[static_cast<size_t>(a)];
+            v->storage = operand->storage;
+            if (!m->viewed && piece_of(v, m->split)) v->type.strides = operand->type.strides;
         }
         const Memory* m = n.operands.empty() ? nullptr : memory(n.operands[0]);
         if (!m || m->split != &n || m->kept || !m->written) return;
         n.callee = copying_form(n)->copy;
         n.aliases.clear();
-        for (Value* v : n.results) v->storage = g_.fresh_storage();
+        for (Value* v : n.results) {
+            v->storage = g_.fresh_storage();
+            if (!m->viewed) v->type.strides = ir::contiguous_strides(v->type.sizes);  // as copies are
+        }
     }
 
     ir::Graph& g_;

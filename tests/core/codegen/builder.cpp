@@ -138,10 +138,9 @@ void expect_same(const Kernel& k, const std::vector<Bytes>& buffers, const std::
             size_t n = buffers[p].size() / static_cast<size_t>(ir::size_of(d));
             for (size_t i = 0; i < n; ++i) {
                 double a = element(d, got.buffers[p], i), b = element(d, want.buffers[p], i);
-                bool same = ir::is_float(d)
-                                ? ulps(d, a, b) <= ulp
-                                : ir::load_number(d, got.buffers[p].data(), static_cast<int64_t>(i)).i ==
-                                      ir::load_number(d, want.buffers[p].data(), static_cast<int64_t>(i)).i;
+                bool same = ir::is_float(d) ? ulps(d, a, b) <= ulp
+                                            : ir::load_number(d, got.buffers[p].data(), static_cast<int64_t>(i)).i ==
+                                                  ir::load_number(d, want.buffers[p].data(), static_cast<int64_t>(i)).i;
                 ASSERT_TRUE(same) << isa_text(isa) << ": p" << p << "[" << i << "] is " << a << ", expected " << b
                                   << "\n"
                                   << loops::print(k);

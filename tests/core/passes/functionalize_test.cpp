@@ -225,6 +225,18 @@ TEST(Functionalize, PiecesAreApart) {
         %6 : f32[1, 3] = call aten::neg(self=%3)
         return %5, %6
     })"));
+    // columns: copies are contiguous, so that writing them has a pure form
+    ir::Graph columns = ir::parse_graph(
+        "graph { %0 @0 : f32[2, 4] = input\n %1 @1 : f32[2, 4] = call aten::neg(self=%0)\n"
+        "%2 @1 : f32[2, 2]{4, 1}, %3 @1 : f32[2, 2]{4, 1} = call aten::split.Tensor(self=%1, split_size=2, dim=1) "
+        "aliases=[0, 0]\n %4 @1 : f32[2, 2]{4, 1} = call aten::tanh_(self=%3) writes=[0] aliases=[0]\n"
+        "%5 : f32[2, 2] = call aten::mul.Tensor(self=%2, other=%4)\n return %5}");
+    apply("functionalize", columns);
+    EXPECT_TRUE(same(ir::print(columns),
+                     "graph { %0 @0 : f32[2, 4] = input\n %1 @1 : f32[2, 4] = call aten::neg(self=%0)\n"
+                     "%2 @2 : f32[2, 2], %3 @3 : f32[2, 2] = call aten::split_copy.Tensor(self=%1, split_size=2, "
+                     "dim=1)\n %4 @4 : f32[2, 2] = call aten::tanh(self=%3)\n"
+                     "%5 : f32[2, 2] = call aten::mul.Tensor(self=%2, other=%4)\n return %5}"));
     // the whole is used again; a piece is handed out; the pieces may share memory
     for (const std::string& text :
          {split_rows("", "call aten::neg(self=%0)", "%5 : f32[2, 3] = call aten::neg(self=%1)\n return %5"),

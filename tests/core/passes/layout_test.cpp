@@ -30,12 +30,12 @@ size_t count(const std::string& text, const std::string& what) {
 const std::string kPlanes = "f32[2, 3, 4, 5] ", kLast = "f32[2, 3, 4, 5]{60, 1, 15, 3} ";
 
 TEST(Layout, FromOneConvolutionToTheNext) {
-    EXPECT_TRUE(
-        same(laid_out("%2 : f32[2, 3, 4, 5] = " + convolution("%0") + "\n %3 : f32[2, 3, 4, 5] = relu(%2)\n %4 : " +
-                      kPlanes + "= " + convolution("%3") + "\n return %4"),
-             graph("%5 : " + kLast + "= copy(%0)\n %6 : " + kLast + "= " + convolution("%5") + "\n %7 : " + kLast +
-                   "= relu(%6)\n %8 : " + kLast + "= " + convolution("%7") + "\n %9 : " + kPlanes +
-                   "= copy(%8)\n return %9")));
+    EXPECT_TRUE(same(
+        laid_out("%2 : f32[2, 3, 4, 5] = " + convolution("%0") +
+                 "\n %3 : f32[2, 3, 4, 5] = relu(%2)\n %4 : " + kPlanes + "= " + convolution("%3") + "\n return %4"),
+        graph("%5 : " + kLast + "= copy(%0)\n %6 : " + kLast + "= " + convolution("%5") + "\n %7 : " + kLast +
+              "= relu(%6)\n %8 : " + kLast + "= " + convolution("%7") + "\n %9 : " + kPlanes +
+              "= copy(%8)\n return %9")));
 }
 
 TEST(Layout, ViewsOfTheResultFollow) {
