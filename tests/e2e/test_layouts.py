@@ -95,3 +95,14 @@ def test_image_that_is_changed():
 
     with torch.no_grad():
         assert_like_eager(f, lambda: torch.linspace(-1, 1, 2 * 3 * 8 * 12).reshape(2, 3, 8, 12), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"padding": 3}, {"padding": 1, "dilation": 2}, {"padding": 2, "stride": 2}])
+@pytest.mark.parametrize("groups", [1, 6])
+def test_convolution_along_one_axis(groups, options):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv1d(6, 6, 4, groups=groups, **options), nn.SiLU()).eval()
+    both(net, torch.randn(2, 6, 17))
+    both(lambda x: net(x.transpose(1, 2))[..., :9].transpose(1, 2), torch.randn(2, 17, 6))
+    both(nn.Conv1d(6, 6, 3, groups=6, bias=False).double(), torch.randn(1, 6, 3).double())
+    both(net, torch.randn(6, 17))
