@@ -15,7 +15,8 @@ namespace braze {
 namespace {
 
 // The passes, in the order in which they run. Those that make others' leftovers disappear run again after decompose.
-constexpr std::string_view kOrder[] = {"functionalize", "fold", "cse", "dce", "decompose", "fold", "cse", "dce"};
+constexpr std::string_view kOrder[] = {"functionalize", "fold", "cse", "dce", "decompose",
+                                       "layout",        "fold", "cse", "dce"};
 
 class Clock {
   public:

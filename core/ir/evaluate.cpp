@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "core/ir/evaluate_node.h"
+#include "core/ir/number.h"
 #include "core/ir/op.h"
 #include "core/ir/text.h"
-#include "core/loops/number.h"
 #include "core/support/error.h"
 
 namespace braze::ir {
@@ -66,13 +66,13 @@ int64_t HostTensor::element(const std::vector<int64_t>& index) const {
 }
 
 double HostTensor::number(int64_t row_major) const {
-    loops::Number x = loops::load_number(dtype, bytes->data(), element(index_of(row_major, sizes)));
+    ir::Number x = ir::load_number(dtype, bytes->data(), element(index_of(row_major, sizes)));
     return is_float(dtype) ? x.f : static_cast<double>(x.i);
 }
 
 void HostTensor::set_number(int64_t row_major, double value) {
-    loops::Number x = loops::cast_number(DType::F64, dtype, {.f = value});
-    loops::store_number(dtype, bytes->data(), element(index_of(row_major, sizes)), x);
+    ir::Number x = ir::cast_number(DType::F64, dtype, {.f = value});
+    ir::store_number(dtype, bytes->data(), element(index_of(row_major, sizes)), x);
 }
 
 namespace {

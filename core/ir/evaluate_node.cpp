@@ -24,8 +24,8 @@ void each_index(const std::vector<int64_t>& sizes, F f) {
     }
 }
 
-void store(HostTensor& t, const std::vector<int64_t>& index, loops::Number x) {
-    loops::store_number(t.dtype, t.bytes->data(), t.element(index), x);
+void store(HostTensor& t, const std::vector<int64_t>& index, ir::Number x) {
+    ir::store_number(t.dtype, t.bytes->data(), t.element(index), x);
 }
 
 }  // namespace
@@ -36,25 +36,25 @@ NodeEvaluator::Index NodeEvaluator::integers(const char* name) const {
     return out;
 }
 
-loops::Number NodeEvaluator::fill_value(DType dtype) const {
-    if (const double* v = n_.get<double>("value")) return loops::cast_number(DType::F64, dtype, {.f = *v});
-    if (const bool* v = n_.get<bool>("value")) return loops::cast_number(DType::Bool, dtype, {.i = *v});
-    return loops::cast_number(DType::I64, dtype, {.i = integer("value")});
+ir::Number NodeEvaluator::fill_value(DType dtype) const {
+    if (const double* v = n_.get<double>("value")) return ir::cast_number(DType::F64, dtype, {.f = *v});
+    if (const bool* v = n_.get<bool>("value")) return ir::cast_number(DType::Bool, dtype, {.i = *v});
+    return ir::cast_number(DType::I64, dtype, {.i = integer("value")});
 }
 
-loops::Number NodeEvaluator::load(size_t operand, const Index& index) const {
+ir::Number NodeEvaluator::load(size_t operand, const Index& index) const {
     const HostTensor& x = xs_[operand];
-    return loops::load_number(x.dtype, x.bytes->data(), x.element(index));
+    return ir::load_number(x.dtype, x.bytes->data(), x.element(index));
 }
 
-loops::Number NodeEvaluator::elementwise(const Index& index) const {
+ir::Number NodeEvaluator::elementwise(const Index& index) const {
     DType result = n_.results[0]->type.dtype;
-    if (n_.op == Op::Cast) return loops::cast_number(xs_[0].dtype, result, load(0, index));
+    if (n_.op == Op::Cast) return ir::cast_number(xs_[0].dtype, result, load(0, index));
     DType d = xs_[n_.op == Op::Where ? 1 : 0].dtype, compute = compute_type(d);
     Number args[3];
     for (size_t i = 0; i < xs_.size(); ++i) args[i] = load(i, index);
-    Number y = loops::apply(n_.op, compute, args);
-    return returns_bool(n_.op) ? y : loops::cast_number(compute, d, y);
+    Number y = ir::apply(n_.op, compute, args);
+    return returns_bool(n_.op) ? y : ir::cast_number(compute, d, y);
 }
 
 NodeEvaluator::Index NodeEvaluator::viewed(const HostTensor& result, const Index& index) const {
@@ -94,7 +94,7 @@ NodeEvaluator::Index NodeEvaluator::viewed(const HostTensor& result, const Index
     }
 }
 
-loops::Number NodeEvaluator::taken(const Index& index) const {
+ir::Number NodeEvaluator::taken(const Index& index) const {
     const Index& sizes = xs_[0].sizes;
     auto wrapped = [&](int64_t i, size_t axis) {
         int64_t j = i < 0 ? i + sizes[axis] : i;
@@ -124,7 +124,7 @@ loops::Number NodeEvaluator::taken(const Index& index) const {
     return load(0, at);
 }
 
-loops::Number NodeEvaluator::element(const HostTensor& result, const Index& index) {
+ir::Number NodeEvaluator::element(const HostTensor& result, const Index& index) {
     switch (kind(n_.op)) {
         case OpKind::Unary:
         case OpKind::Binary:
@@ -132,7 +132,7 @@ loops::Number NodeEvaluator::element(const HostTensor& result, const Index& inde
         case OpKind::Cast: return elementwise(index);
         case OpKind::Constant: return fill_value(result.dtype);
         case OpKind::Create:
-            return loops::cast_number(
+            return ir::cast_number(
                 DType::I64, result.dtype,
                 {.i = integer("start") + integer("step") * index[static_cast<size_t>(integer("axis"))]});
         case OpKind::Index: return taken(index);
@@ -141,7 +141,7 @@ loops::Number NodeEvaluator::element(const HostTensor& result, const Index& inde
     if (n_.op == Op::AsStrided) {
         int64_t at = integer("offset");
         for (size_t i = 0; i < index.size(); ++i) at += index[i] * result.strides[i];
-        return loops::load_number(result.dtype, xs_[0].bytes->data(), at);
+        return ir::load_number(result.dtype, xs_[0].bytes->data(), at);
     }
     if (n_.op == Op::Cat) {
         size_t dim = static_cast<size_t>(integer("dim")), k = 0;
@@ -191,14 +191,14 @@ void NodeEvaluator::reduce(std::vector<HostTensor>& results) {
             each_inner([&](Number v, int64_t) { squares += (v.f - mean) * (v.f - mean); });
             long double divisor =
                 std::max<long double>(0, static_cast<long double>(count) - *n_.get<double>("correction"));
-            store(results[0], out, loops::cast_number(DType::F64, r, {.f = static_cast<double>(squares / divisor)}));
-            store(results[1], out, loops::cast_number(DType::F64, r, {.f = static_cast<double>(mean)}));
+            store(results[0], out, ir::cast_number(DType::F64, r, {.f = static_cast<double>(squares / divisor)}));
+            store(results[1], out, ir::cast_number(DType::F64, r, {.f = static_cast<double>(mean)}));
             return;
         }
-        loops::Accumulator a(n_.op, acc);
-        each_inner([&](Number v, int64_t i) { a.add(loops::cast_number(x, acc, v), i); });
+        ir::Accumulator a(n_.op, acc);
+        each_inner([&](Number v, int64_t i) { a.add(ir::cast_number(x, acc, v), i); });
         bool index = n_.op == Op::ArgMax || n_.op == Op::ArgMin;
-        store(results[0], out, index ? a.result() : loops::cast_number(acc, r, a.result()));
+        store(results[0], out, index ? a.result() : ir::cast_number(acc, r, a.result()));
     });
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/ir/evaluate.h"
-#include "core/loops/number.h"
+#include "core/ir/number.h"
 
 namespace braze::ir {
 
@@ -20,7 +20,7 @@ class NodeEvaluator {
 
   private:
     using Index = std::vector<int64_t>;
-    using Number = loops::Number;
+    using Number = ir::Number;
 
     int64_t integer(const char* name) const { return number_(*n_.get<Expr>(name)); }
     Index integers(const char* name) const;

@@ -1,8 +1,8 @@
 // The slow reference interpreter: every scalar is evaluated where it is needed, once per point.
 #include <optional>
 
+#include "core/ir/number.h"
 #include "core/loops/kernel.h"
-#include "core/loops/number.h"
 #include "core/support/error.h"
 
 namespace braze::loops {
@@ -138,7 +138,7 @@ class Interpreter {
 
     void stage(size_t s) {
         const Stage& st = k_.stages[s];
-        std::vector<Accumulator> sums;
+        std::vector<ir::Accumulator> sums;
         sums.reserve(st.reduces.size());
         for (int r : st.reduces) sums.emplace_back(k_.scalars[r].op, k_.scalars[k_.scalars[r].args[0]].dtype);
         int64_t count = 1;
@@ -160,13 +160,13 @@ class Interpreter {
         const auto& list = k_.stages[s].stores;
         for (size_t i = 0; i < list.size() && ok_; ++i) {
             if ((list[i].level == Level::Inner) != inner) continue;
-            const Number x = value(list[i].scalar);
+            const ir::Number x = value(list[i].scalar);
             if (!ok_) return;
-            store_number(k_.params[list[i].param].dtype, buffers_[list[i].param], stores_[s][i].run(variables_), x);
+            ir::store_number(k_.params[list[i].param].dtype, buffers_[list[i].param], stores_[s][i].run(variables_), x);
         }
     }
 
-    Number value(int i) {
+    ir::Number value(int i) {
         if (!done_[i]) {
             values_[i] = compute(i);
             done_[i] = true;
@@ -174,10 +174,10 @@ class Interpreter {
         return values_[i];
     }
 
-    Number compute(int i) {
+    ir::Number compute(int i) {
         const Scalar& s = k_.scalars[i];
         for (int j : indices_[i]) value(j);
-        Number args[3];
+        ir::Number args[3];
         if (s.kind != ScalarKind::Reduce)
             for (size_t a = 0; a < s.args.size(); ++a) args[a] = value(s.args[a]);
         if (!ok_) return {};
@@ -186,11 +186,11 @@ class Interpreter {
             case ScalarKind::Index: return {.i = addresses_[i].run(variables_)};
             case ScalarKind::Load:
                 if (s.mask >= 0 && !value(s.mask).i) return constant(s);
-                return load_number(s.dtype, buffers_[s.param], addresses_[i].run(variables_));
+                return ir::load_number(s.dtype, buffers_[s.param], addresses_[i].run(variables_));
             case ScalarKind::Unary:
             case ScalarKind::Binary:
-            case ScalarKind::Ternary: return apply(s.op, k_.scalars[s.args.back()].dtype, args);
-            case ScalarKind::Cast: return cast_number(k_.scalars[s.args[0]].dtype, s.dtype, args[0]);
+            case ScalarKind::Ternary: return ir::apply(s.op, k_.scalars[s.args.back()].dtype, args);
+            case ScalarKind::Cast: return ir::cast_number(k_.scalars[s.args[0]].dtype, s.dtype, args[0]);
             case ScalarKind::IndexOf:
                 for (size_t v = 0; v < symbols_.size(); ++v)
                     if (symbols_[v] == s.symbol) variables_[v] = args[0].i;
@@ -204,9 +204,9 @@ class Interpreter {
                             " is used before its stage has run");
     }
 
-    static Number constant(const Scalar& s) {
+    static ir::Number constant(const Scalar& s) {
         if (const int64_t* i = std::get_if<int64_t>(&s.value)) return {.i = *i};
-        return {.f = cast_number(DType::F64, s.dtype, {.f = std::get<double>(s.value)}).f};
+        return {.f = ir::cast_number(DType::F64, s.dtype, {.f = std::get<double>(s.value)}).f};
     }
 
     const Kernel& k_;
@@ -217,7 +217,7 @@ class Interpreter {
     std::vector<Code> addresses_;
     std::vector<std::vector<Code>> stores_;
     std::vector<std::vector<int>> indices_;
-    std::vector<Number> values_;
+    std::vector<ir::Number> values_;
     std::vector<bool> done_;
     bool ok_ = true;
 };

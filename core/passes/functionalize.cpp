@@ -21,9 +21,13 @@
 // written back at the end of the graph by one aten::copy_, and outputs that share its memory are the input itself or
 // views of it taken after that.
 //
+// Before that, tensors that are cut into pieces which are then written one by one are taken apart
+// (functionalize/pieces.h).
+//
 // All other writes stay real in-place calls, which nothing is moved across.
 #include "core/ir/builder.h"
 #include "core/passes/functionalize/inplace.h"
+#include "core/passes/functionalize/pieces.h"
 #include "core/passes/functionalize/plan.h"
 #include "core/passes/pass.h"
 #include "core/support/error.h"
@@ -160,8 +164,9 @@ class Functionalizer {
 bool functionalize(ir::Graph& g, Context& c) {
     if (!c.options.codegen)
         return false;  // nothing is fused: writing in place is as good, and the pure forms need kernels
+    const bool separated = functionalization::separate_pieces(g);
     functionalization::Plan plan(g);
-    if (!plan.any()) return false;
+    if (!plan.any()) return separated;
     functionalization::Functionalizer(g, plan).run();
     return true;
 }

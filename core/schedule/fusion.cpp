@@ -21,6 +21,10 @@ constexpr int64_t kColumnRows = 48;
 // Units farther apart in the program are not brought together only because they read the same thing.
 constexpr int kSiblingDistance = 48;
 constexpr int kMaxStages = 6;
+// A function is many instructions, and the time to compile a kernel grows faster than its length. A kernel of some
+// thirty functions is bound by them and not by its loads and stores.
+constexpr int kFunction = 12, kFunctionWeight = 8;
+int weight(const Unit& u) { return u.cost >= kFunction ? kFunctionWeight : u.cost > 6 ? 2 : 1; }
 
 class Fusion {
   public:
@@ -164,7 +168,7 @@ class Fusion {
         un.index = std::move(index);
         Cluster& cl = cluster(c);
         cl.units.push_back(u);
-        cl.cost += un.cost > 6 ? 2 : 1;  // a function is many instructions
+        cl.cost += weight(un);
         if (un.kind == UnitKind::Reduce && (un.node().op == Op::ArgMax || un.node().op == Op::ArgMin))
             cl.ordered = true;
         for (int b : before)

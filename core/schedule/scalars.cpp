@@ -2,8 +2,8 @@
 
 #include <bit>
 
+#include "core/ir/number.h"
 #include "core/ir/op.h"
-#include "core/loops/number.h"
 #include "core/support/error.h"
 
 namespace braze::schedule {
@@ -55,18 +55,18 @@ int Scalars::add(Scalar s) {
 int Scalars::constant(DType d, double value) {
     Scalar s{ScalarKind::Const, d};
     if (ir::is_float(d))
-        s.value = loops::cast_number(DType::F64, d, {.f = value}).f;
+        s.value = ir::cast_number(DType::F64, d, {.f = value}).f;
     else
-        s.value = loops::cast_number(DType::F64, d, {.f = value}).i;
+        s.value = ir::cast_number(DType::F64, d, {.f = value}).i;
     return add(std::move(s));
 }
 
 int Scalars::constant_int(DType d, int64_t value) {
     Scalar s{ScalarKind::Const, d};
     if (ir::is_float(d))
-        s.value = loops::cast_number(DType::I64, d, {.i = value}).f;
+        s.value = ir::cast_number(DType::I64, d, {.i = value}).f;
     else
-        s.value = loops::cast_number(DType::I64, d, {.i = value}).i;
+        s.value = ir::cast_number(DType::I64, d, {.i = value}).i;
     return add(std::move(s));
 }
 
@@ -107,12 +107,12 @@ int Scalars::cast(int s, DType to) {
     if (from == to) return s;
     const Scalar& x = list[static_cast<size_t>(s)];
     if (x.kind == ScalarKind::Const) {
-        loops::Number n;
+        ir::Number n;
         if (const int64_t* i = std::get_if<int64_t>(&x.value))
             n.i = *i;
         else
             n.f = std::get<double>(x.value);
-        const loops::Number y = loops::cast_number(from, to, n);
+        const ir::Number y = ir::cast_number(from, to, n);
         return ir::is_float(to) ? constant(to, y.f) : constant_int(to, y.i);
     }
     // The half types are only ever converted to and from f32, as eager does.

@@ -453,6 +453,37 @@ TEST(Decompose, PoolsOnlyOverWindowsThatTile) {
     EXPECT_EQ(operators(lowered(pool("[1, 1]"))), "call");
 }
 
+TEST(Decompose, ARowIsAddedAfterTheProduct) {
+    const auto addmm = [](const std::string& dtype, const std::string& row, const std::string& beta) {
+        return operators(lowered("%0 : " + dtype + row + " = input\n%1 : " + dtype + "[2, 5] = input\n%2 : " + dtype +
+                                 "[5, 3] = input\n%3 : " + dtype +
+                                 "[2, 3] = call aten::addmm(self=%0, mat1=%1, mat2=%2, beta=" + beta +
+                                 ", alpha=1)\nreturn %3"));
+    };
+    EXPECT_EQ(addmm("f32", "[3]", "1"), "call expand add");
+    EXPECT_EQ(addmm("f64", "[1, 3]", "1"), "call expand add");
+    EXPECT_EQ(addmm("f32", "[2, 3]", "1"), "call");
+    EXPECT_EQ(addmm("f32", "[3]", "2"), "call");
+    EXPECT_EQ(addmm("bf16", "[3]", "1"), "call");  // rounds once
+}
+
+TEST(Decompose, ConvolutionsOfAChannelAlongOneAxis) {
+    const auto text = [](const std::string& weight, const std::string& out, const std::string& stride,
+                         const std::string& groups) {
+        return "%0 : f32[1, 2, 3] = input\n%1 : f32" + weight + " = input\n%2 : f32[2] = input\n%3 : f32" + out +
+               " = call aten::convolution(input=%0, weight=%1, bias=%2, stride=[" + stride +
+               "], padding=[2], dilation=[1], transposed=false, output_padding=[0], groups=" + groups + ")\nreturn %3";
+    };
+    // what lies outside is left out rather than multiplied
+    const auto out = run(text("[2, 1, 2]", "[1, 2, 6]", "1", "2"),
+                         {tensor(DType::F32, {1, 2, 3}, {1, 2, 3, 4, 5, 6}),
+                          tensor(DType::F32, {2, 1, 2}, {10, 1, kInf, 1}), tensor(DType::F32, {2}, {0.5, 0})});
+    expect_numbers(out[0], {0.5, 1.5, 12.5, 23.5, 30.5, 0.5, 0, 4, kInf, kInf, kInf, 0});
+    EXPECT_EQ(operators(lowered(text("[2, 1, 2]", "[1, 2, 3]", "2", "2"))), "call");
+    EXPECT_EQ(operators(lowered(text("[2, 2, 2]", "[1, 2, 6]", "1", "1"))), "call");
+    EXPECT_EQ(operators(lowered(text("[2, 1, 9]", "[1, 2, 1]", "1", "2"))), "call");
+}
+
 TEST(Rules, AreFoundByOperator) {
     EXPECT_NE(decomposition::find_rule("aten::add.Tensor"), nullptr);
     EXPECT_NE(decomposition::find_rule("aten::relu"), nullptr);

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/ir/builder.h"
+#include "core/ir/number.h"
 #include "core/ir/op.h"
 #include "core/ir/text.h"
 #include "core/ir/verify.h"
@@ -238,6 +240,40 @@ TEST(Ops, TableIsConsistent) {
     EXPECT_EQ(size_of(DType::C64), 8);
     EXPECT_TRUE(is_signed(DType::I8));
     EXPECT_FALSE(is_signed(DType::U8));
+}
+
+TEST(Number, HalfTypesRoundToNearestEven) {
+    uint16_t raw = 0;
+    auto round_trip = [&](DType d, double x) {
+        store_number(d, &raw, 0, {.f = x});
+        return load_number(d, &raw, 0).f;
+    };
+    EXPECT_EQ(round_trip(DType::BF16, 1.0 + 1.0 / 256), 1.0);
+    EXPECT_EQ(round_trip(DType::BF16, 1.0 + 3.0 / 256), 1.0 + 2.0 / 128);
+    EXPECT_EQ(round_trip(DType::F16, 1.0 + 1.0 / 2048), 1.0);
+    EXPECT_EQ(round_trip(DType::F16, 1.0 + 3.0 / 2048), 1.0 + 2.0 / 1024);
+    EXPECT_EQ(round_trip(DType::F16, 65519), 65504);
+    EXPECT_TRUE(std::isinf(round_trip(DType::F16, 65520)));
+    EXPECT_EQ(round_trip(DType::F16, std::ldexp(1.0, -24)), std::ldexp(1.0, -24));
+    EXPECT_EQ(round_trip(DType::F16, -0.1), -0.0999755859375);
+    for (int bits = 0; bits < 0x7c00; ++bits) {  // every finite f16 survives
+        raw = static_cast<uint16_t>(bits);
+        const double x = load_number(DType::F16, &raw, 0).f;
+        EXPECT_EQ(round_trip(DType::F16, x), x);
+        EXPECT_EQ(raw, bits);
+    }
+}
+
+TEST(Number, IntegersWrapAndDivideAsPython) {
+    const Number args[] = {{.i = -7}, {.i = 2}};
+    EXPECT_EQ(apply(Op::FloorDiv, DType::I32, args).i, -4);
+    EXPECT_EQ(apply(Op::TruncDiv, DType::I32, args).i, -3);
+    EXPECT_EQ(apply(Op::Mod, DType::I32, args).i, 1);
+    EXPECT_EQ(apply(Op::Fmod, DType::I32, args).i, -1);
+    const Number big[] = {{.i = 127}, {.i = 1}};
+    EXPECT_EQ(apply(Op::Add, DType::I8, big).i, -128);
+    EXPECT_EQ(cast_number(DType::F32, DType::I32, {.f = -2.9}).i, -2);
+    EXPECT_EQ(cast_number(DType::F32, DType::Bool, {.f = 0.5}).i, 1);
 }
 
 }  // namespace

@@ -69,6 +69,49 @@ bool same(const CpuTarget& a, const CpuTarget& b) {
 
 }  // namespace
 
+// The generator vectorises, hoists and unrolls by itself; what is left for LLVM is to make registers of the
+// accumulators, to merge blocks and equal values.
+struct Machine::Optimiser {
+    explicit Optimiser(llvm::TargetMachine* machine) : builder(machine) {
+        builder.registerFunctionAnalyses(functions);
+        builder.registerModuleAnalyses(modules);
+        builder.registerCGSCCAnalyses(components);
+        builder.registerLoopAnalyses(loops);
+        builder.crossRegisterProxies(loops, functions, components, modules);
+        passes.addPass(llvm::SimplifyCFGPass());
+        passes.addPass(llvm::PromotePass());
+        passes.addPass(llvm::EarlyCSEPass());
+    }
+    void run(llvm::Module& module) {
+        for (llvm::Function& f : module)
+            if (!f.isDeclaration()) passes.run(f, functions);
+        loops.clear();
+        functions.clear();
+        components.clear();
+        modules.clear();
+    }
+
+    llvm::PassBuilder builder;
+    llvm::LoopAnalysisManager loops;
+    llvm::FunctionAnalysisManager functions;
+    llvm::CGSCCAnalysisManager components;
+    llvm::ModuleAnalysisManager modules;
+    llvm::FunctionPassManager passes;
+};
+
+// The passes to machine code. Making them takes longer than a small kernel takes in them, so they are kept; each run
+// begins and ends with an empty context and an empty buffer.
+struct Machine::Emission {
+    explicit Emission(llvm::TargetMachine& machine) : stream(bytes) {
+        llvm::MCContext* context = nullptr;
+        BRAZE_CHECK(!machine.addPassesToEmitMC(passes, context, stream), "LLVM cannot emit machine code");
+    }
+
+    llvm::SmallVector<char, 0> bytes;
+    llvm::raw_svector_ostream stream;
+    llvm::legacy::PassManager passes;
+};
+
 Machine::Machine(const CpuTarget& target) : target_(target) {
     initialise_llvm();
     std::string error;
@@ -87,34 +130,18 @@ void Machine::prepare(llvm::Module& module) const {
     module.setTargetTriple(machine_->getTargetTriple());
 }
 
-// The generator vectorises, hoists and unrolls by itself; what is left for LLVM is to make registers of the
-// accumulators, to merge blocks and equal values.
+Machine::~Machine() = default;
+
 void Machine::optimise(llvm::Module& module) {
-    llvm::PassBuilder builder(machine_.get());
-    llvm::LoopAnalysisManager loops;
-    llvm::FunctionAnalysisManager functions;
-    llvm::CGSCCAnalysisManager components;
-    llvm::ModuleAnalysisManager modules;
-    builder.registerFunctionAnalyses(functions);
-    builder.registerModuleAnalyses(modules);
-    builder.registerCGSCCAnalyses(components);
-    builder.registerLoopAnalyses(loops);
-    builder.crossRegisterProxies(loops, functions, components, modules);
-    llvm::FunctionPassManager passes;
-    passes.addPass(llvm::SimplifyCFGPass());
-    passes.addPass(llvm::PromotePass());
-    passes.addPass(llvm::EarlyCSEPass());
-    for (llvm::Function& f : module)
-        if (!f.isDeclaration()) passes.run(f, functions);
+    if (!optimiser_) optimiser_ = std::make_unique<Optimiser>(machine_.get());
+    optimiser_->run(module);
 }
 
 llvm::SmallVector<char, 0> Machine::object_code(llvm::Module& module) {
-    llvm::SmallVector<char, 0> bytes;
-    llvm::raw_svector_ostream stream(bytes);
-    llvm::legacy::PassManager passes;
-    llvm::MCContext* context = nullptr;
-    BRAZE_CHECK(!machine_->addPassesToEmitMC(passes, context, stream), "LLVM cannot emit machine code");
-    passes.run(module);
+    if (!emission_) emission_ = std::make_unique<Emission>(*machine_);
+    emission_->passes.run(module);
+    llvm::SmallVector<char, 0> bytes(emission_->bytes.begin(), emission_->bytes.end());
+    emission_->bytes.clear();
     return bytes;
 }
 

@@ -14,6 +14,7 @@ namespace braze::codegen {
 class Machine {
   public:
     explicit Machine(const CpuTarget& target);
+    ~Machine();
 
     const CpuTarget& target() const { return target_; }
     void prepare(llvm::Module& module) const;  // data layout and triple
@@ -22,8 +23,13 @@ class Machine {
     std::string assembly(llvm::Module& module);
 
   private:
+    struct Optimiser;
+    struct Emission;
+
     CpuTarget target_;
     std::unique_ptr<llvm::TargetMachine> machine_;
+    std::unique_ptr<Optimiser> optimiser_;  // made when they are first used
+    std::unique_ptr<Emission> emission_;
 };
 
 // A machine of the pool for that target; goes back to it when the handle dies.

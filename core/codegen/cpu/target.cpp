@@ -82,7 +82,8 @@ CpuTarget detect_target(const std::string& forced) {
     }
     CpuTarget target;
     target.isa = isa;
-    target.cpu = llvm::sys::getHostCPUName().str();
+    static const std::string cpu = llvm::sys::getHostCPUName().str();
+    target.cpu = cpu;
     for (const IsaInfo& info : isa_table()) {
         if (info.isa > isa) break;
         for (const char* f : info.features) target.features += (target.features.empty() ? "+" : ",+") + std::string(f);

@@ -54,7 +54,7 @@ bool in_range(double x, DType d) {
 }
 
 bool fold_values(Node& n, Folder& f) {
-    loops::Number args[3];
+    ir::Number args[3];
     for (size_t i = 0; i < n.operands.size(); ++i) {
         auto x = f.filled_with(n.operands[i]);
         if (!x) return false;
@@ -64,21 +64,21 @@ bool fold_values(Node& n, Folder& f) {
     if (!ir::has_code(d) || !ir::has_code(result)) return false;
     if (n.op == Op::Cast) {
         if (ir::is_int(result) && ir::is_float(d) && !in_range(args[0].f, result)) return false;
-        return f.substitute_scalar(n, loops::cast_number(d, result, args[0]));
+        return f.substitute_scalar(n, ir::cast_number(d, result, args[0]));
     }
     if (!is_exact(n.op)) return false;
     DType compute = ir::compute_type(d);
-    loops::Number y = loops::apply(n.op, compute, args);
-    return f.substitute_scalar(n, ir::returns_bool(n.op) ? y : loops::cast_number(compute, d, y));
+    ir::Number y = ir::apply(n.op, compute, args);
+    return f.substitute_scalar(n, ir::returns_bool(n.op) ? y : ir::cast_number(compute, d, y));
 }
 
-bool is_value(const std::optional<loops::Number>& x, DType d, int64_t v) {
+bool is_value(const std::optional<ir::Number>& x, DType d, int64_t v) {
     if (!x) return false;
     return ir::is_float(d) ? x->f == static_cast<double>(v) : x->i == v;
 }
 
 // +0.0 or -0.0 exactly; an integer 0 counts as both.
-bool is_zero(const std::optional<loops::Number>& x, DType d, bool negative) {
+bool is_zero(const std::optional<ir::Number>& x, DType d, bool negative) {
     if (!is_value(x, d, 0)) return false;
     return !ir::is_float(d) || std::signbit(x->f) == negative;
 }

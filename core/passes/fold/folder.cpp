@@ -84,7 +84,7 @@ bool Folder::substitute(Node& n, Op op, std::vector<Value*> operands, std::vecto
     return true;
 }
 
-bool Folder::substitute_scalar(Node& n, const loops::Number& value) {
+bool Folder::substitute_scalar(Node& n, const ir::Number& value) {
     Value* r = n.results[0];
     // A view of the filled tensor that is handed out must stay a view.
     if (is_alias(n) && (escapes(r) || written(r) || flag(storage_seen_, r))) return false;
@@ -122,14 +122,14 @@ void Folder::rename_storages() {
         }
 }
 
-std::optional<loops::Number> Folder::filled_with(const Value* v) const {
+std::optional<ir::Number> Folder::filled_with(const Value* v) const {
     if (v->node->op != Op::Scalar || written(v)) return std::nullopt;
     ir::DType d = v->type.dtype;
-    if (const double* x = v->node->get<double>("value")) return loops::cast_number(ir::DType::F64, d, {.f = *x});
-    if (const bool* x = v->node->get<bool>("value")) return loops::Number{.i = *x};
+    if (const double* x = v->node->get<double>("value")) return ir::cast_number(ir::DType::F64, d, {.f = *x});
+    if (const bool* x = v->node->get<bool>("value")) return ir::Number{.i = *x};
     const Expr& e = *v->node->get<Expr>("value");
     if (!e.is_const()) return std::nullopt;
-    return loops::cast_number(ir::DType::I64, d, {.i = e.value()});
+    return ir::cast_number(ir::DType::I64, d, {.i = e.value()});
 }
 
 }  // namespace folding

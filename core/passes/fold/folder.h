@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/ir/builder.h"
-#include "core/loops/number.h"
+#include "core/ir/number.h"
 #include "core/passes/memory.h"
 
 namespace braze::passes::folding {
@@ -29,7 +29,7 @@ class Folder {
     bool stand_in(Node& n, Value* existing);
     // Creates op(operands) with n's result type; it shares n's operand's memory if n does.
     bool substitute(Node& n, Op op, std::vector<Value*> operands, std::vector<ir::NamedArg> attributes);
-    bool substitute_scalar(Node& n, const loops::Number& value);
+    bool substitute_scalar(Node& n, const ir::Number& value);
 
     // n's result is a view of x, made through `inner` (n's operand): both are aliases, or both are not and x is never
     // written.
@@ -37,7 +37,7 @@ class Folder {
     static bool is_alias(const Node& n) { return !n.aliases.empty() && n.aliases[0] >= 0; }
     bool escapes(const Value* v) const;
     // The constant with which a value is filled; nothing if its memory is written in place somewhere.
-    std::optional<loops::Number> filled_with(const Value* v) const;
+    std::optional<ir::Number> filled_with(const Value* v) const;
 
   private:
     bool visit(Node& n);

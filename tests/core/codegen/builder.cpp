@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/loops/number.h"
+#include "core/ir/number.h"
 
 namespace braze::codegen::test {
 
@@ -62,18 +62,18 @@ std::string isa_text(Isa isa) {
 Bytes elements(DType d, const std::vector<double>& values) {
     Bytes out(values.size() * static_cast<size_t>(ir::size_of(d)));
     for (size_t i = 0; i < values.size(); ++i) {
-        loops::Number x;
+        ir::Number x;
         if (ir::is_float(d))
-            x = loops::cast_number(DType::F64, d, {.f = values[i]});
+            x = ir::cast_number(DType::F64, d, {.f = values[i]});
         else
             x.i = static_cast<int64_t>(values[i]);
-        loops::store_number(d, out.data(), static_cast<int64_t>(i), x);
+        ir::store_number(d, out.data(), static_cast<int64_t>(i), x);
     }
     return out;
 }
 
 double element(DType d, const Bytes& bytes, size_t i) {
-    loops::Number x = loops::load_number(d, bytes.data(), static_cast<int64_t>(i));
+    ir::Number x = ir::load_number(d, bytes.data(), static_cast<int64_t>(i));
     return ir::is_float(d) ? x.f : static_cast<double>(x.i);
 }
 
@@ -88,8 +88,8 @@ Bytes random_elements(DType d, size_t n, uint32_t seed, bool specials) {
         Bytes out(n * static_cast<size_t>(ir::size_of(d)));
         for (auto& b : out) b = static_cast<unsigned char>(rng());
         for (size_t i = 0; i < n; i += 3) {  // small ones too
-            loops::Number x{.i = static_cast<int64_t>(rng() % 7) - (ir::is_signed(d) ? 3 : 0)};
-            loops::store_number(d, out.data(), static_cast<int64_t>(i), x);
+            ir::Number x{.i = static_cast<int64_t>(rng() % 7) - (ir::is_signed(d) ? 3 : 0)};
+            ir::store_number(d, out.data(), static_cast<int64_t>(i), x);
         }
         return out;
     }
@@ -138,10 +138,9 @@ void expect_same(const Kernel& k, const std::vector<Bytes>& buffers, const std::
             size_t n = buffers[p].size() / static_cast<size_t>(ir::size_of(d));
             for (size_t i = 0; i < n; ++i) {
                 double a = element(d, got.buffers[p], i), b = element(d, want.buffers[p], i);
-                bool same = ir::is_float(d)
-                                ? ulps(d, a, b) <= ulp
-                                : loops::load_number(d, got.buffers[p].data(), static_cast<int64_t>(i)).i ==
-                                      loops::load_number(d, want.buffers[p].data(), static_cast<int64_t>(i)).i;
+                bool same = ir::is_float(d) ? ulps(d, a, b) <= ulp
+                                            : ir::load_number(d, got.buffers[p].data(), static_cast<int64_t>(i)).i ==
+                                                  ir::load_number(d, want.buffers[p].data(), static_cast<int64_t>(i)).i;
                 ASSERT_TRUE(same) << isa_text(isa) << ": p" << p << "[" << i << "] is " << a << ", expected " << b
                                   << "\n"
                                   << loops::print(k);

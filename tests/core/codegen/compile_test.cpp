@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/support/error.h"
 #include "tests/core/codegen/builder.h"
@@ -112,6 +113,17 @@ TEST(CodegenCompile, ErrorsComeBackFromWorkers) {
     b.store(y, b.o(0), b.op(Op::BitNot, {b.load(p, b.o(0))}));
     b.k.scalars.back().op = Op::VarMean;
     EXPECT_THROW(compile({scale(1), b.k}, detect_target(), 2), InternalError);
+}
+
+// The passes are kept from one module to the next; nothing of a module stays in them.
+TEST(CodegenCompile, ModulesOneAfterTheOther) {
+    for (int round = 0; round < 3; ++round)
+        for (Op op : {Op::Mul, Op::Add, Op::Pow}) {
+            const auto code = compile({scale(2, op), scale(3 + round, op)}, detect_target(), 1);
+            const float y = static_cast<float>(3 + round), want[] = {2 * y, 2 + y, std::pow(2.0F, y)};
+            EXPECT_EQ(run(code[0], 2), 4);
+            EXPECT_EQ(run(code[1], 2), want[op == Op::Mul ? 0 : op == Op::Add ? 1 : 2]);
+        }
 }
 
 #ifdef __x86_64__

@@ -204,6 +204,50 @@ TEST(Functionalize, PartOfAnInputIsWrittenBackInPlace) {
     })"));
 }
 
+// A graph whose tensor %1 is cut into the rows %2 and %3, one of which is written.
+std::string split_rows(const std::string& type, const std::string& made, const std::string& rest) {
+    return "graph { %0 @0 : f32[2, 3] = input\n %1 @1 : f32[2, 3]" + type + " = " + made +
+           "\n %2 @1 : f32[1, 3], %3 @1 : f32[1, 3] = call aten::unsafe_split.Tensor(self=%1, split_size=1, dim=0) "
+           "aliases=[0, 0]\n %4 @1 : f32[1, 3] = call aten::relu_(self=%2) writes=[0] aliases=[0]\n" +
+           rest + "}";
+}
+
+TEST(Functionalize, PiecesAreApart) {
+    const std::string rest =
+        "%5 : f32[1, 3] = call aten::neg(self=%4)\n %6 : f32[1, 3] = call aten::neg(self=%3)\n return %5, %6";
+    EXPECT_TRUE(same(after("functionalize", split_rows("", "call aten::neg(self=%0)", rest)),
+                     R"(graph {
+        %0 @0 : f32[2, 3] = input
+        %1 @1 : f32[2, 3] = call aten::neg(self=%0)
+        %2 @2 : f32[1, 3], %3 @3 : f32[1, 3] = call aten::split_copy.Tensor(self=%1, split_size=1, dim=0)
+        %4 @4 : f32[1, 3] = call aten::relu(self=%2)
+        %5 : f32[1, 3] = call aten::neg(self=%4)
+        %6 : f32[1, 3] = call aten::neg(self=%3)
+        return %5, %6
+    })"));
+    // columns: copies are contiguous, so that writing them has a pure form
+    ir::Graph columns = ir::parse_graph(
+        "graph { %0 @0 : f32[2, 4] = input\n %1 @1 : f32[2, 4] = call aten::neg(self=%0)\n"
+        "%2 @1 : f32[2, 2]{4, 1}, %3 @1 : f32[2, 2]{4, 1} = call aten::split.Tensor(self=%1, split_size=2, dim=1) "
+        "aliases=[0, 0]\n %4 @1 : f32[2, 2]{4, 1} = call aten::tanh_(self=%3) writes=[0] aliases=[0]\n"
+        "%5 : f32[2, 2] = call aten::mul.Tensor(self=%2, other=%4)\n return %5}");
+    apply("functionalize", columns);
+    EXPECT_TRUE(same(ir::print(columns),
+                     "graph { %0 @0 : f32[2, 4] = input\n %1 @1 : f32[2, 4] = call aten::neg(self=%0)\n"
+                     "%2 @2 : f32[2, 2], %3 @3 : f32[2, 2] = call aten::split_copy.Tensor(self=%1, split_size=2, "
+                     "dim=1)\n %4 @4 : f32[2, 2] = call aten::tanh(self=%3)\n"
+                     "%5 : f32[2, 2] = call aten::mul.Tensor(self=%2, other=%4)\n return %5}"));
+    // the whole is used again; a piece is handed out; the pieces may share memory
+    for (const std::string& text :
+         {split_rows("", "call aten::neg(self=%0)", "%5 : f32[2, 3] = call aten::neg(self=%1)\n return %5"),
+          split_rows("", "call aten::neg(self=%0)", "return %4"),
+          split_rows("{0, 1}", "call aten::neg(self=%0)", rest)}) {
+        ir::Graph g = ir::parse_graph(text);
+        apply("functionalize", g);
+        EXPECT_EQ(ir::print(g).find("split_copy"), std::string::npos) << ir::print(g);
+    }
+}
+
 TEST(Functionalize, SplitViewsAreTakenAgainTogether) {
     std::string text = after("functionalize", R"(graph {
         %0 @0 : f32[2, 3] = input

@@ -77,9 +77,23 @@ void run_aten(const Node& n, std::vector<HostTensor>& xs, std::vector<HostTensor
         fill(out, a);
     else if (base == "slice")
         out.offset = xs[0].offset + integer(n, "start") * xs[0].strides[static_cast<size_t>(integer(n, "dim"))];
-    else if (base == "split")
+    else if (base == "convolution")  // of 1 x 1, from images with as many channels
+        fill(out, [&](int64_t i) {
+            const std::vector<int64_t>& sizes = xs[0].sizes;
+            const int64_t area = sizes[2] * sizes[3], channels = sizes[1], o = i / area % channels;
+            double sum = 0;
+            for (int64_t c = 0; c < channels; ++c) sum += a(i + (c - o) * area) * b(o * channels + c);
+            return sum;
+        });
+    else if (base == "split" || base == "unsafe_split")
         results[1].offset = xs[0].offset + xs[0].strides[0];
-    else if (base == "as_strided")
+    else if (base == "split_copy") {  // along the first axis
+        int64_t start = 0;
+        for (HostTensor& part : results) {
+            fill(part, [&](int64_t i) { return a(start + i); });
+            start += part.numel();
+        }
+    } else if (base == "as_strided")
         out.offset = integer(n, "storage_offset");
     else if (base == "view" || base == "t" || base == "detach")
         return;

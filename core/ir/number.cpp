@@ -1,4 +1,4 @@
-#include "core/loops/number.h"
+#include "core/ir/number.h"
 
 #include <bit>
 #include <cmath>
@@ -7,10 +7,7 @@
 
 #include "core/support/error.h"
 
-namespace braze::loops {
-
-using ir::DType;
-using ir::Op;
+namespace braze::ir {
 
 namespace {
 
@@ -60,7 +57,7 @@ uint16_t to_f16(float x) {
     return static_cast<uint16_t>(sign + bits);
 }
 
-bool is_small_float(DType d) { return d == DType::F32 || ir::is_half(d); }
+bool is_small_float(DType d) { return d == DType::F32 || is_half(d); }
 
 int64_t wrap(DType d, int64_t x) {
     switch (d) {
@@ -134,7 +131,7 @@ T unary(Op op, T x) {
         case Op::Trunc: return std::trunc(x);
         case Op::Sign: return static_cast<T>((x > 0) - (x < 0));
         case Op::Relu: return x < 0 ? T(0) : x;
-        default: throw InternalError("no float meaning of " + std::string(ir::name(op)));
+        default: throw InternalError("no float meaning of " + std::string(name(op)));
     }
 }
 
@@ -158,7 +155,7 @@ T binary(Op op, T a, T b) {
         case Op::Fmin: return std::fmin(a, b);
         case Op::CopySign: return std::copysign(a, b);
         case Op::Hypot: return std::hypot(a, b);
-        default: throw InternalError("no float meaning of " + std::string(ir::name(op)));
+        default: throw InternalError("no float meaning of " + std::string(name(op)));
     }
 }
 
@@ -201,15 +198,15 @@ int64_t integer_division(Op op, DType d, int64_t a, int64_t b) {
 }
 
 int64_t integer(Op op, DType d, const Number* x) {
-    const int64_t a = x[0].i, b = ir::kind(op) == ir::OpKind::Unary ? 0 : x[1].i;
+    const int64_t a = x[0].i, b = kind(op) == OpKind::Unary ? 0 : x[1].i;
     const uint64_t ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
     const bool less = d == DType::U64 ? ua < ub : a < b;
-    const int bits = 8 * ir::size_of(d);
+    const int bits = 8 * size_of(d);
     switch (op) {
         case Op::Neg: return static_cast<int64_t>(0 - ua);
-        case Op::Abs: return a < 0 && ir::is_signed(d) ? static_cast<int64_t>(0 - ua) : a;
-        case Op::Sign: return ir::is_signed(d) ? (a > 0) - (a < 0) : a != 0;
-        case Op::Relu: return a < 0 && ir::is_signed(d) ? 0 : a;
+        case Op::Abs: return a < 0 && is_signed(d) ? static_cast<int64_t>(0 - ua) : a;
+        case Op::Sign: return is_signed(d) ? (a > 0) - (a < 0) : a != 0;
+        case Op::Relu: return a < 0 && is_signed(d) ? 0 : a;
         case Op::Floor:
         case Op::Ceil:
         case Op::Round:
@@ -232,10 +229,10 @@ int64_t integer(Op op, DType d, const Number* x) {
         case Op::Xor: return static_cast<int64_t>(ua ^ ub);
         case Op::Shl: return b < 0 || b >= bits ? 0 : static_cast<int64_t>(ua << ub);
         case Op::Shr:
-            if (b < 0 || b >= bits) return ir::is_signed(d) && a < 0 ? -1 : 0;
+            if (b < 0 || b >= bits) return is_signed(d) && a < 0 ? -1 : 0;
             return d == DType::U64 ? static_cast<int64_t>(ua >> ub)
                                    : a >> b;  // NOLINT(bugprone-signed-bitwise): arithmetic
-        default: throw InternalError("no integer meaning of " + std::string(ir::name(op)));
+        default: throw InternalError("no integer meaning of " + std::string(name(op)));
     }
 }
 
@@ -256,7 +253,7 @@ Number load_number(DType d, const void* p, int64_t n) {
         case DType::BF16: return {.f = from_bf16(read<uint16_t>(p, n))};
         case DType::F32: return {.f = read<float>(p, n)};
         case DType::F64: return {.f = read<double>(p, n)};
-        default: throw InternalError("no code for dtype " + std::string(ir::name(d)));
+        default: throw InternalError("no code for dtype " + std::string(name(d)));
     }
 }
 
@@ -268,7 +265,7 @@ void store_number(DType d, void* p, int64_t n, Number x) {
         case DType::F64: return write<double>(p, n, x.f);
         default: break;
     }
-    switch (ir::size_of(d)) {
+    switch (size_of(d)) {
         case 1: return write<uint8_t>(p, n, static_cast<uint8_t>(x.i));
         case 2: return write<uint16_t>(p, n, static_cast<uint16_t>(x.i));
         case 4: return write<uint32_t>(p, n, static_cast<uint32_t>(x.i));
@@ -277,8 +274,8 @@ void store_number(DType d, void* p, int64_t n, Number x) {
 }
 
 Number cast_number(DType from, DType to, Number x) {
-    if (ir::is_float(from)) {
-        if (ir::is_float(to)) return {.f = round_float(to, x.f)};
+    if (is_float(from)) {
+        if (is_float(to)) return {.f = round_float(to, x.f)};
         if (to == DType::Bool) return {.i = x.f != 0};
         // out of range is undefined in C++; any value will do
         if (!(x.f > -9.3e18 && x.f < 1.85e19)) return {.i = wrap(to, std::numeric_limits<int64_t>::min())};
@@ -286,7 +283,7 @@ Number cast_number(DType from, DType to, Number x) {
         return {.i = wrap(to, x.f < -9223372036854775807.0 ? std::numeric_limits<int64_t>::min()
                                                            : static_cast<int64_t>(x.f))};
     }
-    if (!ir::is_float(to)) return {.i = wrap(to, x.i)};
+    if (!is_float(to)) return {.i = wrap(to, x.i)};
     // one rounding, not by way of double
     if (is_small_float(to)) {
         const float f = from == DType::U64 ? static_cast<float>(static_cast<uint64_t>(x.i)) : static_cast<float>(x.i);
@@ -297,11 +294,11 @@ Number cast_number(DType from, DType to, Number x) {
 
 Number apply(Op op, DType d, const Number* x) {
     if (op == Op::Where) return x[0].i ? x[1] : x[2];
-    const bool fl = ir::is_float(d);
+    const bool fl = is_float(d);
     if (op == Op::LogicalNot) return {.i = fl ? x[0].f == 0 : x[0].i == 0};
     if (op == Op::IsNan) return {.i = fl && std::isnan(x[0].f)};
     if (op == Op::IsInf) return {.i = fl && std::isinf(x[0].f)};
-    if (op == Op::SignBit) return {.i = fl ? std::signbit(x[0].f) : ir::is_signed(d) && x[0].i < 0};
+    if (op == Op::SignBit) return {.i = fl ? std::signbit(x[0].f) : is_signed(d) && x[0].i < 0};
     if (is_comparison(op)) {
         if (fl) return {.i = compare(op, x[0].f, x[1].f)};
         if (d == DType::U64) return {.i = compare(op, static_cast<uint64_t>(x[0].i), static_cast<uint64_t>(x[1].i))};
@@ -316,14 +313,14 @@ Number apply(Op op, DType d, const Number* x) {
                                                 static_cast<float>(x[2].f))};
     }
     if (!fl) return {.i = wrap(d, integer(op, d, x))};
-    const bool one = ir::kind(op) == ir::OpKind::Unary;
+    const bool one = kind(op) == OpKind::Unary;
     if (d == DType::F64) return {.f = one ? unary(op, x[0].f) : binary(op, x[0].f, x[1].f)};
     const float a = static_cast<float>(x[0].f), b = one ? 0.0F : static_cast<float>(x[1].f);
     return {.f = one ? unary(op, a) : binary(op, a, b)};
 }
 
 Accumulator::Accumulator(Op op, DType d) : op_(op), d_(d) {
-    const bool fl = ir::is_float(d);
+    const bool fl = is_float(d);
     if (op == Op::Prod) best_ = {.f = 1, .i = 1}, sum_ = 1;
     if (op == Op::All) best_.i = 1;
     if (op == Op::Max && fl) best_.f = -std::numeric_limits<double>::infinity();
@@ -331,7 +328,7 @@ Accumulator::Accumulator(Op op, DType d) : op_(op), d_(d) {
 }
 
 void Accumulator::add(Number x, int64_t index) {
-    const bool fl = ir::is_float(d_);
+    const bool fl = is_float(d_);
     switch (op_) {
         case Op::Sum:
             if (fl)
@@ -365,10 +362,9 @@ void Accumulator::add(Number x, int64_t index) {
 
 Number Accumulator::result() const {
     if (op_ == Op::ArgMax || op_ == Op::ArgMin) return {.i = at_};
-    if ((op_ == Op::Sum || op_ == Op::Prod) && ir::is_float(d_))
-        return {.f = round_float(d_, static_cast<double>(sum_))};
-    if (ir::is_float(d_)) return best_;
+    if ((op_ == Op::Sum || op_ == Op::Prod) && is_float(d_)) return {.f = round_float(d_, static_cast<double>(sum_))};
+    if (is_float(d_)) return best_;
     return {.i = wrap(d_, best_.i)};
 }
 
-}  // namespace braze::loops
+}  // namespace braze::ir
