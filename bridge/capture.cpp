@@ -450,6 +450,10 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     }
     WithoutMode without;
     take_arguments(p, args);
+    // (what resolves it below autograd would cut the gradient when the operators are run again)
+    if (info.callee == "aten::clone" && at::GradMode::is_enabled() && !p.operands.empty() &&
+        p.record.operands[0].requires_grad && trace_.values[p.record.operands[0].value].lazy)
+        stop("autograd", "a lazy conjugate or negative view that needs a gradient");
     if (info.data_value && read_constant(p, stack)) return;
     if (info.data_value || info.data_shape) refuse_data_dependence(p, stack);
     run_meta(p, stack);
