@@ -492,6 +492,12 @@ void Tracer::torch_level(const c10::OperatorHandle& op, torch::jit::Stack* stack
     ++trace_.torch_ops;
     if (info.is_lift) return;
     c10::IValue* args = stack->data() + (stack->size() - info.args.size());
+    if (info.own_autograd && at::GradMode::is_enabled())
+        for (size_t i = 0; i < info.args.size(); ++i)
+            if (args[i].isTensor() && args[i].toTensor().defined() && args[i].toTensor().requires_grad()) {
+                Gil gil;
+                stop("autograd", info.callee);
+            }
     // what a function transform wraps comes again when it has been unwrapped
     constexpr c10::DispatchKeySet wrapped({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
     auto is_real = [&](const at::Tensor& t) {

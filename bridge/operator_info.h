@@ -52,6 +52,7 @@ struct OperatorInfo {
     bool random = false;
     bool data_value = false;  // its result is a Python value that depends on data
     bool data_shape = false;  // its result's sizes depend on data
+    bool own_autograd = false;  // a kernel of a library for autograd, as torch.library.custom_op makes
     bool is_lift = false;     // lift_fresh: a constant enters the program
     bool is_index = false;    // index.Tensor: data_shape only with masks
     ShapeRule shape_rule = nullptr;
