@@ -73,7 +73,9 @@ _NONE = type(None)
 OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
-        Option("recompile_limit", (int,), 8, "graphs compiled for one place before it stays in eager", native=True, least=1),
+        Option(
+            "recompile_limit", (int,), 8, "graphs compiled for one place before it stays in eager", native=True, least=1
+        ),
         Option("fail_on_recompile_limit_hit", (bool,), False, "raise LimitError at that limit", native=True),
         Option("automatic_dynamic_shapes", (bool,), True, "sizes seen to change become symbols", native=True),
         Option("strict", (bool,), False, "raise internal errors instead of running in eager", "BRAZE_STRICT", True),
