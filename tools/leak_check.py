@@ -103,8 +103,8 @@ def _compile_new_models() -> Callable[[], None]:
     return run
 
 
-# name: program, warm-up runs, measured runs. What compiles is warm late: caches of the interpreter and of torch that are
-# filled by the age of objects.
+# name: program, warm-up runs, measured runs. What compiles is warm late: caches of the interpreter and of torch fill up
+# slowly.
 PROGRAMS: dict[str, tuple[Callable[[], Callable[[], None]], int, int]] = {
     "call a function": (_call_compiled, 100, 20000),
     "call a module": (_call_module, 100, 20000),
