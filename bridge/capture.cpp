@@ -486,6 +486,10 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     }
     WithoutMode without;
     take_arguments(p, args);
+    // (what resolves it below autograd would cut the gradient when the operators are run again)
+    if (info.callee == "aten::clone" && at::GradMode::is_enabled() && !p.operands.empty() &&
+        p.record.operands[0].requires_grad && trace_.values[p.record.operands[0].value].lazy)
+        stop("autograd", "a lazy conjugate or negative view that needs a gradient");
     if (info.data_value && read_constant(p, stack)) return;
     if (info.data_value || info.data_shape) refuse_data_dependence(p, stack);
     run_meta(p, stack);
@@ -526,6 +530,12 @@ void Tracer::torch_level(const c10::OperatorHandle& op, torch::jit::Stack* stack
     ++trace_.torch_ops;
     if (info.is_lift) return;
     c10::IValue* args = stack->data() + (stack->size() - info.args.size());
+    if (info.own_autograd && at::GradMode::is_enabled())
+        for (size_t i = 0; i < info.args.size(); ++i)
+            if (args[i].isTensor() && args[i].toTensor().defined() && args[i].toTensor().requires_grad()) {
+                Gil gil;
+                stop("autograd", info.callee);
+            }
     // what a function transform wraps comes again when it has been unwrapped
     constexpr c10::DispatchKeySet wrapped({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
     auto is_real = [&](const at::Tensor& t) {

@@ -137,6 +137,7 @@ OperatorInfo decode(const c10::OperatorHandle& op) {
     info.pointwise = op.hasTag(at::Tag::pointwise);
     info.data_value = op.hasTag(at::Tag::data_dependent_output);
     info.data_shape = op.hasTag(at::Tag::dynamic_output_shape);
+    info.own_autograd = !info.callee.starts_with("aten::") && op.hasKernelForDispatchKey(c10::DispatchKey::Autograd);
     info.is_lift = info.callee == "aten::lift_fresh" || info.callee == "aten::lift";
     info.is_index = info.callee == "aten::index.Tensor";
     return info;

@@ -19,8 +19,8 @@ constexpr const char* kPassNames = ""
 
 std::mutex g_mutex;
 PipelineOptions& stored() {
-    static PipelineOptions o;
-    return o;
+    static auto* o = new PipelineOptions;  // holds a Python callable: never destroyed after the interpreter
+    return *o;
 }
 
 // The Python callable stays alive as long as the function object does; it is only called with the GIL.

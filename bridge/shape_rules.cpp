@@ -106,20 +106,6 @@ void written_first(Stack* stack) {  // in place, without a change of metadata
 void unsafe_view_rule(Stack* stack) {
     rule<2>(stack, [](c10::IValue* a) { return a[0].toTensor().view(a[1].toIntVector()); });
 }
-void stack_rule(Stack* stack) {
-    rule<2>(stack, [](c10::IValue* a) {
-        auto tensors = a[0].toTensorVector();
-        TORCH_CHECK(!tensors.empty(), "stack expects a non-empty TensorList");
-        at::ScalarType type = at::native::result_type(tensors);
-        for (const at::Tensor& t : tensors)
-            TORCH_CHECK(t.sizes() == tensors[0].sizes(), "stack expects each tensor to be equal size, but got ",
-                        tensors[0].sizes(), " at entry 0 and ", t.sizes());
-        auto sizes = tensors[0].sizes().vec();
-        int64_t dim = at::maybe_wrap_dim(a[1].toInt(), tensors[0].dim() + 1);
-        sizes.insert(sizes.begin() + dim, static_cast<int64_t>(tensors.size()));
-        return at::empty(sizes, tensors[0].options().dtype(type));
-    });
-}
 void embedding_rule(Stack* stack) {  // (weight, indices, padding_idx, scale_grad_by_freq, sparse)
     rule<5>(stack, [](c10::IValue* a) {
         const at::Tensor &weight = a[0].toTensor(), &indices = a[1].toTensor();
@@ -137,6 +123,21 @@ void push_all(Stack* stack, size_t n_args, std::initializer_list<at::Tensor> res
     for (const at::Tensor& t : results) stack->push_back(t);
 }
 c10::IValue* arguments(Stack* stack, size_t n) { return stack->data() + (stack->size() - n); }
+void stack_rule(Stack* stack) {
+    auto tensors = arguments(stack, 2)[0].toTensorVector();
+    TORCH_CHECK(!tensors.empty(), "stack expects a non-empty TensorList");
+    bool contiguous = true;
+    for (const at::Tensor& t : tensors) {
+        TORCH_CHECK(t.sizes() == tensors[0].sizes(), "stack expects each tensor to be equal size, but got ",
+                    tensors[0].sizes(), " at entry 0 and ", t.sizes());
+        contiguous &= t.is_contiguous();
+    }
+    if (!contiguous) return measured("aten::stack", stack);
+    auto sizes = tensors[0].sizes().vec();
+    int64_t dim = at::maybe_wrap_dim(arguments(stack, 2)[1].toInt(), tensors[0].dim() + 1);
+    sizes.insert(sizes.begin() + dim, static_cast<int64_t>(tensors.size()));
+    push_all(stack, 2, {at::empty(sizes, tensors[0].options().dtype(at::native::result_type(tensors)))});
+}
 
 void hardtanh_rule(Stack* stack) {  // (self, min_val, max_val)
     rule<3>(stack, [](c10::IValue* a) { return at::native::empty_like(a[0].toTensor()); });
@@ -238,6 +239,8 @@ void convolution_rule(Stack* stack) {
     auto format = at::MemoryFormat::Contiguous;
     auto last = spatial == 2 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
     if (spatial >= 2 && (x.suggest_memory_format() == last || w.suggest_memory_format() == last)) format = last;
+    // (which library does it decides)
+    if (spatial != 2 && !(x.is_contiguous() && w.is_contiguous())) return measured("aten::convolution", stack);
     push_all(stack, 9, {at::empty(sizes, x.options(), format)});
 }
 
@@ -282,7 +285,7 @@ const std::unordered_map<std::string, ShapeRule>& rules() {
 
 ShapeRule shape_rule(const std::string& callee) {
     auto it = rules().find(callee);
-    return it == rules().end() ? nullptr : it->second;
+    return it == rules().end() ? layout_rule(callee) : it->second;
 }
 
 }  // namespace braze::bridge

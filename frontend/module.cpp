@@ -38,6 +38,15 @@ PyObject* py_configure(PyObject*, PyObject* tables) {
     Settings& s = settings();
     s.run_untraced.clear();
     strings("run_untraced", s.run_untraced);
+    s.untraced_code.clear();
+    if (PyObject* functions = PyDict_GetItemString(tables, "run_untraced_functions")) {
+        Owned seq = Owned::steal(PySequence_List(functions));
+        if (!seq) return nullptr;
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(seq.get()); ++i) {
+            s.untraced_code.push_back(Owned::steal(PyObject_GetAttrString(PyList_GET_ITEM(seq.get(), i), "__code__")));
+            if (!s.untraced_code.back()) return nullptr;
+        }
+    }
     s.stdlib_prefixes.clear();
     strings("stdlib_prefixes", s.stdlib_prefixes);
     if (s.stdlib_prefixes.empty()) {

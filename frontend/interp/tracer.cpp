@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "frontend/segments/segment.h"
+
 namespace braze::frontend {
 
 PyObject* abort_exception = nullptr;
@@ -137,6 +139,8 @@ bool bz_aborting(void) {
 
 bool bz_runs_untraced(PyCodeObject* co) {
     if (PyUnicode_CompareWithASCIIString(co->co_name, "__del__") == 0) return true;
+    for (const auto& known : braze::frontend::settings().untraced_code)
+        if (known.get() == reinterpret_cast<PyObject*>(co)) return true;
     const char* file = PyUnicode_AsUTF8(co->co_filename);
     if (!file) PyErr_Clear();
     if (!file) return false;

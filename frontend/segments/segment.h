@@ -97,7 +97,8 @@ struct Settings {
     int recompile_limit = 8;
     std::string fail_at;  // provoke an internal error at this stage (tests)
     Owned graph_break_error, internal_error, limit_error, user_error;
-    std::vector<std::string> run_untraced;
+    std::vector<std::string> run_untraced;  // modules
+    std::vector<Owned> untraced_code;       // code of single functions
     std::vector<std::string> stdlib_prefixes;
 };
 Settings& settings();

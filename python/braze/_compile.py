@@ -101,16 +101,13 @@ def _settings(
     checked = validated_compile_options(options)
     if recompile_limit is not None:
         checked |= validated_compile_options({"recompile_limit": recompile_limit})
-    limit = checked.get("recompile_limit")
-    if limit is not None and limit < 1:
-        raise UserError(f"recompile_limit must be at least 1; got {limit}")
     return {
         "fullgraph": fullgraph,
         "dynamic": config.dynamic if dynamic is None else dynamic,
         "backend": config.backend if backend is None else resolve(backend),
         "name": name or "",
         "guard_filter_fn": checked.get("guard_filter_fn"),
-        "recompile_limit": limit,
+        "recompile_limit": checked.get("recompile_limit"),
     }
 
 

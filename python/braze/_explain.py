@@ -91,6 +91,7 @@ def _make(cls: type, values: dict[str, Any]) -> Any:
 
 def explain(fn: Callable[..., Any], **compile_arguments: Any) -> Callable[..., Explanation]:
     """`explain(f)(*args)` forgets what was compiled, compiles and runs f once, and tells about it."""
+    compile(fn, **compile_arguments)  # wrong arguments are errors here, not at the call
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         _C.reset()

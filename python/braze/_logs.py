@@ -66,6 +66,9 @@ def set_logs(**logs: bool) -> None:
             names = (*LOGS, *ALIASES, "all")
             raise UserError(f"unknown log {name!r}; there are {', '.join(names)}" + close_matches(name, names))
     for name, on in logs.items():
+        if not isinstance(on, bool):
+            raise UserError(f"log {name!r} must be True or False; got {on!r}")
+    for name, on in logs.items():
         log = _root.getChild(ALIASES.get(name, name))
         log.setLevel(logging.DEBUG if on else logging.NOTSET)
         if on and _handler is None:

@@ -29,12 +29,15 @@ class Option:
     doc: str
     env: str = ""
     native: bool = False
+    least: int | None = None  # of a number
 
     def validated(self, value: Any) -> Any:
         # bool is an int for Python, but `threads = True` is a mistake
         wrong = isinstance(value, bool) and bool not in self.types
         if wrong or not isinstance(value, self.types):
             raise UserError(f"option {self.name!r} must be {_type_names(self.types)}; got {value!r}")
+        if self.least is not None and value is not None and value < self.least:
+            raise UserError(f"{self.name} must be at least {self.least}; got {value!r}")
         return list(value) if isinstance(value, tuple) else value
 
     def from_text(self, text: str) -> Any:
@@ -70,7 +73,9 @@ _NONE = type(None)
 OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
-        Option("recompile_limit", (int,), 8, "graphs compiled for one place before it stays in eager", native=True),
+        Option(
+            "recompile_limit", (int,), 8, "graphs compiled for one place before it stays in eager", native=True, least=1
+        ),
         Option("fail_on_recompile_limit_hit", (bool,), False, "raise LimitError at that limit", native=True),
         Option("automatic_dynamic_shapes", (bool,), True, "sizes seen to change become symbols", native=True),
         Option("strict", (bool,), False, "raise internal errors instead of running in eager", "BRAZE_STRICT", True),
@@ -79,7 +84,7 @@ OPTIONS: dict[str, Option] = {
         Option("dynamic", (_NONE, bool), None, "used where compile() is given none", "BRAZE_DYNAMIC"),
         Option("disabled_passes", (list, tuple), [], "passes left out, by name", "BRAZE_DISABLED_PASSES", True),
         Option("isa", (str,), "", "vector instructions of the kernels; empty: the host's best", "BRAZE_ISA", True),
-        Option("threads", (int,), 0, "threads that compile kernels; 0: one a core", "BRAZE_THREADS", True),
+        Option("threads", (int,), 0, "threads that compile kernels; 0: one a core", "BRAZE_THREADS", True, 0),
         Option("verify", (bool,), False, "check the graph after every pass", "BRAZE_VERIFY", True),
         Option("dump", (_NONE, Callable), None, "called with the name and the text of each stage", native=True),
         Option("fail_at", (str,), "", "provoke an internal error at this stage, for tests", native=True),
@@ -91,7 +96,7 @@ COMPILE_OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
         Option("guard_filter_fn", (_NONE, Callable), None, "which of the guards are kept"),
-        Option("recompile_limit", (_NONE, int), None, "as in braze.config, for this callable"),
+        Option("recompile_limit", (_NONE, int), None, "as in braze.config, for this callable", least=1),
         Option("epilogue_fusion", (bool,), True, "no effect: always on"),
         Option("max_autotune", (bool,), False, "no effect: there is one way to compile"),
         Option("fallback_random", (bool,), False, "no effect: random numbers are always eager's"),

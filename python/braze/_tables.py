@@ -71,12 +71,19 @@ RUN_UNTRACED: tuple[str, ...] = (
     "warnings",
 )
 
+# Single functions of that kind which C code calls.
+RUN_UNTRACED_FUNCTIONS: tuple[str, ...] = (
+    # Makes a new class, numbered by a counter of the process. Nothing but the class itself tells the numbers apart.
+    "autograd.function.FunctionMeta.__init__",
+)
+
 
 def tables(is_compiling: Callable[[], bool]) -> dict[str, Any]:
     """Everything for `_C.configure`."""
     return {
         "constants": constants(is_compiling),
         "run_untraced": RUN_UNTRACED,
+        "run_untraced_functions": _reached(torch, *RUN_UNTRACED_FUNCTIONS),
         "errors": {
             "graph_break": errors.GraphBreakError,
             "internal": errors.InternalError,

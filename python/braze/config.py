@@ -12,7 +12,7 @@ from typing import Any
 from . import _C
 from ._backends import resolve
 from ._options import OPTIONS, close_matches
-from .errors import UnknownOptionError
+from .errors import UnknownOptionError, UserError
 
 __all__ = ["defaults", "describe", "patch"]
 
@@ -64,6 +64,8 @@ def patch(changes: Mapping[str, Any] | str | None = None, value: Any = None, /, 
     """`patch(name=value, ...)`, `patch({"name": value})` or `patch("name", value)`."""
     if isinstance(changes, str):
         changes = {changes: value}
+    elif not isinstance(changes, Mapping | None):
+        raise UserError(f"patch takes a dict, a name and a value, or keywords; got {changes!r}")
     changes = {**(changes or {}), **named}
     for name in changes:
         if name not in OPTIONS:

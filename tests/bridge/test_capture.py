@@ -463,3 +463,30 @@ def test_check_of_singularity_is_kept():
     c = Captured(torch.linalg.inv, torch.eye(3))
     with pytest.raises(RuntimeError, match="singular"):
         c(torch.zeros(3, 3))
+
+
+def test_lazy_conjugate_with_gradient_breaks(breaks):
+    x = torch.randn(6, requires_grad=True)
+    breaks("autograd", lambda x: torch.fft.hfft(x), x)
+    with torch.no_grad():
+        check(lambda x: torch.fft.hfft(x), x)
+
+
+def test_histogram():
+    x = torch.randn(30)
+    check(lambda x: torch.histogram(x, 5, range=(-1.0, 1.0)), x)
+    check(lambda x: torch.histogram(x, torch.tensor([-1.0, 0.0, 1.0])), x)
+    check(lambda x: torch.histogramdd(x.view(15, 2), [3, 4]), x)
+
+
+def test_layouts_that_meta_kernels_do_not_know():
+    x = torch.arange(384.0).view(2, 8, 4, 6).to(memory_format=torch.channels_last)
+
+    def f(x):
+        y = torch.roll(x, 1, 1)
+        z = F.pixel_shuffle(x, 2)
+        w = torch.stack((x, x), 1)
+        return y.as_strided((4, 5), (11, 2), 1), z.as_strided((4, 5), (11, 2), 1), w.as_strided((4, 5), (11, 2), 1), z
+
+    check(f, x, exact=True)
+    check(lambda x: torch.as_strided(torch.linalg.eig(x)[1], (5,), (2,)), torch.randn(3, 3))

@@ -281,3 +281,22 @@ def test_log_of_a_recompile_names_guard_and_values(capsys):
     assert "[braze.recompiles]" in err
     assert f"{__file__}:{f.__code__.co_firstlineno}" in err
     assert "dtype" in err and "x" in err
+
+
+def test_custom_operator_with_gradient():
+    @torch.library.custom_op("braze_tests::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    twice.register_fake(lambda x: torch.empty_like(x))
+    twice.register_autograd(lambda ctx, grad: grad * 2)
+
+    def f(x):
+        return twice(x.sin()).cos()
+
+    compiled = braze.compile(f)
+    mine, theirs = (torch.arange(3.0).requires_grad_() for _ in range(2))
+    compiled(mine).sum().backward()
+    f(theirs).sum().backward()
+    torch.testing.assert_close(mine.grad, theirs.grad)
+    torch.testing.assert_close(compiled(mine.detach()), f(theirs.detach()))

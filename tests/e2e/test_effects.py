@@ -348,3 +348,16 @@ def test_returned_input_of_a_module():
     compiled = braze.compile(nn.Identity())
     x = torch.ones(3)
     assert compiled(x) is x
+
+
+def test_class_of_an_autograd_function_is_made_in_the_program():
+    def f(x):
+        class Double(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+        return x + len(Double.__name__)
+
+    assert_like_eager(f, data(3), graphs=1)
+    assert_like_eager(lambda x: torch.masked.sum(x, 1, mask=x > 2), data(2, 3), graphs=1)

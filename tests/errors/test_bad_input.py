@@ -155,3 +155,26 @@ def test_values_from_the_environment():
     }
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert done.stdout == "True ['cse', 'dce'] False 3 eager\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: setattr(braze.config, "threads", -3), "threads must be at least 0; got -3"),
+        (lambda: setattr(braze.config, "recompile_limit", 0), "recompile_limit must be at least 1; got 0"),
+        (lambda: braze.compile(f, options={"recompile_limit": -1}), "recompile_limit must be at least 1; got -1"),
+        (lambda: braze.config.patch(3), "patch takes a dict, a name and a value, or keywords; got 3"),
+        (lambda: braze.set_logs(graph_breaks=3), "log 'graph_breaks' must be True or False; got 3"),
+        (lambda: braze.explain(f, backend="brase"), "unknown backend 'brase'; allowed are braze, eager, inductor"),
+    ],
+)
+def test_value_out_of_range(call, message):
+    with pytest.raises(braze.UserError) as e:
+        call()
+    assert str(e.value).startswith(message)
+
+
+@pytest.mark.parametrize("take", [braze.explain, braze.disable])
+def test_not_callable_elsewhere(take):
+    with pytest.raises(TypeError, match="expected a function, a method or a module; got 3 of type int"):
+        take(3)
