@@ -332,11 +332,32 @@ void Tracer::refuse_data_dependence(const Pending& p, torch::jit::Stack* stack) 
     stop("data-dependent", info.callee);
 }
 
+// Whether an operator that writes its first argument takes the others as they are: then the shape function has nothing
+// to say.
+static bool keeps_metadata(const OperatorInfo& info, const torch::jit::Stack& stack) {
+    const c10::IValue* args = stack.data() + (stack.size() - info.args.size());
+    const at::Tensor& self = args[0].toTensor();
+    if (!self.is_floating_point()) return false;
+    for (int64_t i = 0; i < self.dim(); ++i)
+        if (self.stride(i) == 0 && self.size(i) > 1) return false;  // writing one element more than once is an error
+    for (size_t i = 1; i < info.args.size(); ++i) {
+        if (args[i].isComplexDouble()) return false;
+        if (info.args[i].form != Form::Tensor || !args[i].isTensor()) continue;
+        const at::Tensor& t = args[i].toTensor();
+        if (!t.defined() || t.is_complex() || t.is_conj() || t.dim() > self.dim()) return false;
+        if (info.args[i].name == "mask" && t.scalar_type() != at::kBool) return false;
+        if (!is_wrapped_number(t) && t.storage().is_alias_of(self.storage())) return false;  // they may overlap
+        for (int64_t k = 1; k <= t.dim(); ++k)
+            if (t.size(-k) != self.size(-k) && t.size(-k) != 1) return false;
+    }
+    return true;
+}
+
 // Meta kernels raise where the operator would, but often with another message: the operator itself is to raise, in
 // eager.
 void Tracer::run_meta(Pending& p, torch::jit::Stack* stack) {
     try {
-        run_shape_function(p.info, p.operands, stack);
+        run_shape_function(p.info, stack);
     } catch (const c10::NotImplementedError&) {
         stop("unsupported-op", p.info.callee + " has no shape function");
     } catch (const c10::Error& e) {
@@ -348,10 +369,9 @@ void Tracer::run_meta(Pending& p, torch::jit::Stack* stack) {
     }
 }
 
-void Tracer::run_shape_function(const OperatorInfo& info, const std::vector<at::Tensor>& operands,
-                                torch::jit::Stack* stack) {
+void Tracer::run_shape_function(const OperatorInfo& info, torch::jit::Stack* stack) {
     if (info.shape_rule) return info.shape_rule(stack);
-    if (info.in_place_unary && operands[0].is_floating_point())  // its metadata stays
+    if ((info.in_place_unary || info.in_place_broadcast) && keeps_metadata(info, *stack))
         return torch::jit::drop(*stack, info.args.size() - 1);
     FrontendOff off;
     if (!info.structured) return info.op.callBoxed(stack);

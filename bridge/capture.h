@@ -49,8 +49,7 @@ class Tracer final : public frontend::Capture {
     bool read_constant(const Pending& p, torch::jit::Stack* stack);
     void refuse_data_dependence(const Pending& p, torch::jit::Stack* stack);
     void run_meta(Pending& p, torch::jit::Stack* stack);
-    void run_shape_function(const OperatorInfo& info, const std::vector<at::Tensor>& operands,
-                            torch::jit::Stack* stack);
+    void run_shape_function(const OperatorInfo& info, torch::jit::Stack* stack);
     void inside_structured(const OperatorInfo& info, torch::jit::Stack* stack);
     void find_symbolic_results(Pending& p, const torch::jit::Stack& stack);
     at::Tensor take_result(Pending& p, const at::Tensor& meta, const ReturnInfo& r, int pos);

@@ -1,5 +1,7 @@
 #include "bridge/compiled_trace.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+
 #include "bridge/convert.h"
 #include "bridge/execute.h"
 #include "bridge/gil.h"
@@ -16,6 +18,8 @@ class CompiledTrace final : public frontend::CompiledGraph {
     CompiledTrace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad)
         : trace_(std::move(trace)), outputs_(std::move(outputs)), needs_grad_(needs_grad) {
         for (const TraceOutput& o : outputs_) Py_XINCREF(o.type);
+        draws_ =
+            std::any_of(trace_.records.begin(), trace_.records.end(), [](const Record& r) { return r.info->random; });
         if (needs_grad || !trace_.only_cpu)
             replay_.emplace(trace_, outputs_);
         else
@@ -32,11 +36,14 @@ class CompiledTrace final : public frontend::CompiledGraph {
                     n_outputs);
         std::vector<at::Tensor> results;
         Inputs given(trace_, inputs, n_inputs);
+        std::optional<RandomState> random;
+        if (draws_) random.emplace();
         if (replay_)
             replay(given, results);
         else
             execute(given, results);
         wrap(results, given, outputs);
+        if (random) random->keep();
         return true;
         END_HANDLE_TH_ERRORS_RET(false)
     }
@@ -70,6 +77,25 @@ class CompiledTrace final : public frontend::CompiledGraph {
         executor_.emplace(std::move(program), std::move(converted.opaque), std::move(constants), std::move(mutated),
                           *trace_.symbols);
     }
+
+    // Where a run raises, eager starts over: it must draw the same numbers.
+    class RandomState {
+      public:
+        RandomState() : generator_(at::detail::getDefaultCPUGenerator()) {
+            std::lock_guard lock(generator_.mutex());
+            before_ = generator_.get_state();
+        }
+        ~RandomState() {
+            if (!before_.defined()) return;
+            std::lock_guard lock(generator_.mutex());
+            generator_.set_state(before_);
+        }
+        void keep() { before_.reset(); }
+
+      private:
+        at::Generator generator_;
+        at::Tensor before_;
+    };
 
     // The inputs of a run: tensors as they are, floats in scalar tensors, integers beside.
     struct Inputs {
@@ -161,6 +187,7 @@ class CompiledTrace final : public frontend::CompiledGraph {
     std::optional<Executor> executor_;
     std::vector<int> output_slots_;  // as Converted::outputs
     int aten_calls_ = 0;
+    bool draws_ = false;  // random numbers
 };
 
 }  // namespace

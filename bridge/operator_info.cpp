@@ -15,10 +15,12 @@ struct MetadataOp {
 constexpr MetadataOp kMetadata[] = {
 #define METADATA(name, functional) {name, functional},
 #define HIDDEN_WRITE(...)
+#define IN_PLACE(...)
 #define REFUSED(...)
 #include "bridge/operators.def"
 #undef METADATA
 #undef HIDDEN_WRITE
+#undef IN_PLACE
 #undef REFUSED
 };
 struct HiddenWriteRow {
@@ -27,19 +29,34 @@ struct HiddenWriteRow {
 constexpr HiddenWriteRow kHiddenWrites[] = {
 #define METADATA(...)
 #define HIDDEN_WRITE(op, arg, flag) {op, arg, flag},
+#define IN_PLACE(...)
 #define REFUSED(...)
 #include "bridge/operators.def"
 #undef METADATA
 #undef HIDDEN_WRITE
+#undef IN_PLACE
 #undef REFUSED
 };
 constexpr const char* kRefused[] = {
 #define METADATA(...)
 #define HIDDEN_WRITE(...)
+#define IN_PLACE(...)
 #define REFUSED(name) name,
 #include "bridge/operators.def"
 #undef METADATA
 #undef HIDDEN_WRITE
+#undef IN_PLACE
+#undef REFUSED
+};
+constexpr const char* kInPlace[] = {
+#define METADATA(...)
+#define HIDDEN_WRITE(...)
+#define IN_PLACE(name) name,
+#define REFUSED(...)
+#include "bridge/operators.def"
+#undef METADATA
+#undef HIDDEN_WRITE
+#undef IN_PLACE
 #undef REFUSED
 };
 
@@ -124,6 +141,7 @@ OperatorInfo decode(const c10::OperatorHandle& op) {
     for (const auto& row : kMetadata)
         if (info.callee == row.name) info.functional = OperatorInfo::named(row.functional).op;
     for (const char* name : kRefused) info.refused |= info.callee == name;
+    for (const char* name : kInPlace) info.in_place_broadcast |= info.callee == name;
     info.shape_rule = shape_rule(info.callee);
     info.structured =
         !info.writes_anything && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);

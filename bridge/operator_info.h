@@ -61,8 +61,9 @@ struct OperatorInfo {
         false;  // its shape function can be reached through the kernel of CompositeExplicitAutogradNonFunctional
     int device_arg = -1;
     bool writes_anything = false;
-    bool in_place_unary = false;  // writes and returns its first argument, and has no other tensor
-    bool resizes_out = false;     // an out= overload
+    bool in_place_broadcast = false;  // IN_PLACE in operators.def
+    bool in_place_unary = false;      // writes and returns its first argument, and has no other tensor
+    bool resizes_out = false;         // an out= overload
     // One function call per operator and process.
     static const OperatorInfo& of(const c10::OperatorHandle& op);
     // By "aten::add.Tensor"; throws InternalError where the dispatcher has no such operator.

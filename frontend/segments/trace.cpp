@@ -96,7 +96,9 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, std::string* why) {
         }
         s.graph = t.capture->finish(outputs, static_cast<int>(t.inputs.size()));
         if (!s.graph) {
-            *why = "error";
+            // an obstacle that only shows at the end (hooks in autograd's graph)
+            *why = t.aborting && t.reason ? t.reason->text() : "error";
+            if (*why != "error") PyErr_Clear();
             return false;
         }
         for (GraphInput& in : t.inputs) s.inputs.push_back(in.source);

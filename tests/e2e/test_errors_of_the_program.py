@@ -271,3 +271,20 @@ def test_strict_from_the_environment():
         [sys.executable, "-c", program], env={"BRAZE_STRICT": "1", "PATH": ""}, capture_output=True, text=True
     )
     assert done.stdout == "raised\n", done.stderr
+
+
+def test_random_numbers_after_an_error_are_eagers():
+    def f(x, i):
+        y = torch.rand(3)
+        return x[i] + y[:1]
+
+    compiled = braze.compile(f)
+    before = braze.compilations()
+    drawn = []
+    for function in (f, compiled):
+        torch.manual_seed(0)
+        drawn.append(function(torch.ones(5), torch.tensor([1])))
+        raised(function, torch.ones(5), torch.tensor([9]))
+        drawn.append(torch.rand(1))
+    assert torch.equal(drawn[0], drawn[2]) and torch.equal(drawn[1], drawn[3])
+    assert braze.compilations() == before + 1
