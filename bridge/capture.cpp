@@ -346,7 +346,8 @@ static bool keeps_metadata(const OperatorInfo& info, const torch::jit::Stack& st
         const at::Tensor& t = args[i].toTensor();
         if (!t.defined() || t.is_complex() || t.is_conj() || t.dim() > self.dim()) return false;
         if (info.args[i].name == "mask" && t.scalar_type() != at::kBool) return false;
-        if (!is_wrapped_number(t) && t.storage().is_alias_of(self.storage())) return false;  // they may overlap
+        if (!is_wrapped_number(t) && t.storage().unsafeGetStorageImpl() == self.storage().unsafeGetStorageImpl())
+            return false;  // they may overlap
         for (int64_t k = 1; k <= t.dim(); ++k)
             if (t.size(-k) != self.size(-k) && t.size(-k) != 1) return false;
     }

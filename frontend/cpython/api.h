@@ -95,7 +95,8 @@ uint64_t bz_dict_version(PyObject* dict);  /* ma_version_tag */
 uint32_t bz_type_version(PyTypeObject* t); /* 0: none valid */
 /* Borrowed or NULL, without an exception; key is a str. */
 PyObject* bz_dict_get_known_hash(PyObject* dict, PyObject* key, Py_hash_t hash);
-bool bz_stack_is_deep(void); /* little C stack is left on this thread */
+bool bz_collecting_garbage(void); /* the Python code that runs now is a finaliser or a weakref's callback */
+bool bz_stack_is_deep(void);      /* little C stack is left on this thread */
 
 /* Every opcode of the running CPython has a handler: NULL, or else a message (static) that names what is missing. */
 const char* bz_check_opcodes(void);

@@ -1,5 +1,7 @@
 #include "frontend/guards/guard.h"
 
+#include "frontend/guards/snapshot.h"
+
 #include <cstring>
 
 namespace braze::frontend {
@@ -180,15 +182,46 @@ bool GuardSet::holds(const Guard& g, Fetcher& f) const {
     return false;
 }
 
+// Where objects change at every call, making snapshots is not worth it.
+constexpr int kMostSnapshots = 16;
+
+GuardSet::GuardSet() = default;
+GuardSet::GuardSet(GuardSet&&) noexcept = default;
+GuardSet& GuardSet::operator=(GuardSet&&) noexcept = default;
+GuardSet::~GuardSet() = default;
+
 int GuardSet::check(Fetcher& f) const {
+    if (snapshot_ && snapshot_->unchanged(f)) {
+        for (int i : snapshot_->rest())
+            if (!holds(guards_[static_cast<size_t>(i)], f)) [[unlikely]]
+                return i;
+        return -1;
+    }
     for (size_t i = 0; i < guards_.size(); ++i)
         if (!holds(guards_[i], f)) [[unlikely]]
             return static_cast<int>(i);
+    if (snapshots_++ < kMostSnapshots) snapshot_ = std::make_unique<Snapshot>(*this, f);
     return -1;
 }
 
+// A tuple, torch.Size too, of numbers and strings.
+static bool is_plain_tuple(PyObject* o) {
+    if (!PyTuple_Check(o)) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) {
+        PyObject* x = PyTuple_GET_ITEM(o, i);
+        bool simple = x == Py_None || PyLong_Check(x) || PyFloat_CheckExact(x) || PyUnicode_CheckExact(x);
+        if (!simple && !(PyTuple_Check(x) && is_plain_tuple(x))) return false;
+    }
+    return true;
+}
+
+// Of what the program's own code would print, the kind: explaining runs none of it.
 static std::string repr(PyObject* o) {
     if (!o) return "nothing";
+    bool own = PyType_HasFeature(Py_TYPE(o), Py_TPFLAGS_HEAPTYPE) && !PyType_Check(o);
+    if (own || PyTuple_Check(o) || PyList_Check(o) || PyDict_Check(o) || PyAnySet_Check(o)) {
+        if (own || !is_plain_tuple(o)) return std::string("a ") + Py_TYPE(o)->tp_name;
+    }
     SavedError saved;
     Owned s = Owned::steal(PyObject_Repr(o));
     const char* c = s ? PyUnicode_AsUTF8(s.get()) : nullptr;

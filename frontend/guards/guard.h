@@ -29,8 +29,14 @@ struct Guard {
     std::vector<SourceId> inputs;
 };
 
+class Snapshot;
+
 class GuardSet {
   public:
+    GuardSet();
+    GuardSet(GuardSet&&) noexcept;
+    GuardSet& operator=(GuardSet&&) noexcept;
+    ~GuardSet();
     SourceTable sources;
 
     // Each adds a guard unless an equal one is there.
@@ -49,7 +55,7 @@ class GuardSet {
     void global_state(std::unique_ptr<GlobalStateGuard> g);
     void shapes(std::vector<SourceId> inputs, std::unique_ptr<ShapeGuard> g);
 
-    // Index of the first guard that fails, or -1.
+    // Index of the first guard that fails, or -1. `f` is a new fetcher. The set must not be moved afterwards.
     int check(Fetcher& f) const;
     // "L['x']: dtype: expected float32, got float64"
     std::string explain(int guard, Fetcher& f, PyObject* local_names) const;
@@ -62,6 +68,8 @@ class GuardSet {
     bool holds(const Guard& g, Fetcher& f) const;
     std::vector<Guard> guards_;
     std::unordered_set<std::string> seen_;
+    mutable std::unique_ptr<Snapshot> snapshot_;  // of the last full check that passed
+    mutable int snapshots_ = 0;
 };
 
 // Exact type and value, deep for tuples; NaN equals NaN, 0.0 differs from -0.0.

@@ -138,7 +138,7 @@ bool bz_aborting(void) {
 }
 
 bool bz_runs_untraced(PyCodeObject* co) {
-    if (PyUnicode_CompareWithASCIIString(co->co_name, "__del__") == 0) return true;
+    if (bz_collecting_garbage() || PyUnicode_CompareWithASCIIString(co->co_name, "__del__") == 0) return true;
     for (const auto& known : braze::frontend::settings().untraced_code)
         if (known.get() == reinterpret_cast<PyObject*>(co)) return true;
     const char* file = PyUnicode_AsUTF8(co->co_filename);

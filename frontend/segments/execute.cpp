@@ -240,7 +240,8 @@ Disabled disabled(PyObject* function) {
 
 extern "C" PyObject* bz_on_frame(PyThreadState* ts, bz_frame* f, int throwflag) {
     Unit* u = current_unit();
-    if (!u || throwflag || bz_frame_is_generator(f)) return bz_leave_to_cpython(ts, f, throwflag);
+    if (!u || throwflag || bz_frame_is_generator(f) || bz_collecting_garbage())
+        return bz_leave_to_cpython(ts, f, throwflag);
     if (Disabled d = disabled(bz_frame_function(f)); d != Disabled::No) {
         int mode = d == Disabled::WithCallees ? bz_mode_set(BZ_OFF) : bz_mode_get();
         PyObject* r = bz_leave_to_cpython(ts, f, throwflag);

@@ -44,6 +44,9 @@ SourceId SourceTable::root(SourceId id) const {
 
 static std::string text_of(PyObject* o, bool repr) {
     if (!o) return "";
+    // (the program's own classes could print anything, and do anything)
+    if (PyType_HasFeature(Py_TYPE(o), Py_TPFLAGS_HEAPTYPE) && !PyType_Check(o))
+        return std::string("a ") + Py_TYPE(o)->tp_name;
     SavedError saved;
     Owned s = Owned::steal(repr ? PyObject_Repr(o) : PyObject_Str(o));
     const char* c = s ? PyUnicode_AsUTF8(s.get()) : nullptr;
@@ -114,6 +117,10 @@ Fetcher::Fetcher(const SourceTable& table, const Roots& roots) : table_(table), 
 Fetcher::~Fetcher() {
     if (values_ != small_) delete[] values_;
     for (PyObject* o : kept_) Py_DECREF(o);
+}
+
+void Fetcher::know(const std::vector<PyObject*>& values) {
+    std::memcpy(values_, values.data(), values.size() * sizeof *values_);
 }
 
 PyObject* Fetcher::keep(PyObject* owned) {

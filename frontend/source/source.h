@@ -81,6 +81,9 @@ class Fetcher {
         return v ? v : v = compute(id);
     }
 
+    // The values of all sources; nullptr: not known.
+    void know(const std::vector<PyObject*>& values);
+
   private:
     PyObject* compute(SourceId id);
     PyObject* keep(PyObject* owned);

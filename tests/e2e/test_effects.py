@@ -1,5 +1,8 @@
 """Effects of the program: in-place operations, aliases, changed containers, objects, globals."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from support import assert_like_eager, assert_same, compiles
@@ -361,3 +364,31 @@ def test_class_of_an_autograd_function_is_made_in_the_program():
 
     assert_like_eager(f, data(3), graphs=1)
     assert_like_eager(lambda x: torch.masked.sum(x, 1, mask=x > 2), data(2, 3), graphs=1)
+
+
+def test_collected_garbage_is_not_the_programs():
+    """Callbacks that the collector runs inside a compiled call are neither traced nor compiled."""
+    seen = []
+
+    class Node:
+        pass
+
+    def callback(ref):
+        seen.append((torch.ones(2) * 2).sum().item())
+
+    def f(x):
+        gc.collect()
+        return x + 1
+
+    compiled = braze.compile(f)
+    traces = []
+    for _ in range(6):
+        node = Node()
+        node.itself = node
+        ref = weakref.ref(node, callback)
+        del node
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+        assert ref() is None
+        traces.append(braze.compilations())
+    assert seen == [4.0] * 6
+    assert traces[-1] == traces[-2]

@@ -65,6 +65,8 @@ uint32_t bz_type_version(PyTypeObject *t) {
     return PyType_HasFeature(t, Py_TPFLAGS_VALID_VERSION_TAG) ? t->tp_version_tag : 0;
 }
 
+bool bz_collecting_garbage(void) { return _PyInterpreterState_GET()->gc.collecting != 0; }
+
 PyObject *bz_dict_get_known_hash(PyObject *dict, PyObject *key, Py_hash_t hash) {
     PyObject *v = _PyDict_GetItem_KnownHash(dict, key, hash);
     if (!v && PyErr_Occurred()) PyErr_Clear();
