@@ -12,9 +12,10 @@ namespace {
 bool fits(int64_t v, DType d) {
     if (d == DType::I64) return true;
     if (d == DType::U64) return v >= 0;
-    int bits = 8 * ir::size_of(d);
-    if (ir::is_signed(d)) return v >= -(int64_t{1} << (bits - 1)) && v < (int64_t{1} << (bits - 1));
-    return v >= 0 && v < (int64_t{1} << bits);
+    const bool is_signed = ir::is_signed(d);
+    const unsigned bits = 8U * static_cast<unsigned>(ir::size_of(d));
+    const auto end = static_cast<int64_t>(uint64_t{1} << (is_signed ? bits - 1 : bits));
+    return v >= (is_signed ? -end : 0) && v < end;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // A rule (see rules.h) is a function of a Lowering. It reads arguments, builds values and ends with one of the done
 // functions. Wherever it finds something it does not know exactly it calls decline(), and the Call stays.
 #pragma once
+#include <exception>
 #include <initializer_list>
 #include <optional>
 #include <string_view>
@@ -21,7 +22,10 @@ using ir::TensorType;
 using ir::Value;
 using shapes::Expr;
 
-struct Declined {};
+// Thrown by decline() and caught where the rule was called.
+struct Declined : std::exception {
+    const char* what() const noexcept override { return "the operator is left as a call"; }
+};
 
 class Lowering {
   public:

@@ -162,6 +162,7 @@ void pixel_shuffle(Lowering& c) {
     Sizes split(c.sizes().begin(), c.sizes().end() - 2);  // batch and channels of the result
     split.insert(split.end(), {r, r, x->type.sizes[rank - 2], x->type.sizes[rank - 1]});
     std::vector<int> dims;
+    dims.reserve(static_cast<size_t>(rank) + 2);
     for (int k = 0; k < rank - 2; ++k) dims.push_back(k);
     dims.insert(dims.end(), {rank, rank - 2, rank + 1, rank - 1});
     c.done(c.b.reshape(c.b.permute(c.b.reshape(x, split), dims), c.sizes()));
@@ -174,6 +175,7 @@ void pixel_unshuffle(Lowering& c) {
     Sizes split(x->type.sizes.begin(), x->type.sizes.end() - 2);
     split.insert(split.end(), {c.sizes()[rank - 2], r, c.sizes()[rank - 1], r});
     std::vector<int> dims;
+    dims.reserve(static_cast<size_t>(rank) + 2);
     for (int k = 0; k < rank - 2; ++k) dims.push_back(k);
     dims.insert(dims.end(), {rank - 1, rank + 1, rank - 2, rank});
     c.done(c.b.reshape(c.b.permute(c.b.reshape(x, split), dims), c.sizes()));
