@@ -440,8 +440,13 @@ def test_unsupported_tensors_break(breaks):
     breaks("unsupported-tensor", identity, torch.eye(3).to_sparse())
     breaks("unsupported-tensor", identity, torch.quantize_per_tensor(torch.randn(3), 0.1, 0, torch.qint8))
     breaks("unsupported-tensor", identity, torch.randn(3).as_subclass(Sub))
-    breaks("unsupported-tensor", identity, torch.empty(3, device="meta"))
-    breaks("unsupported-tensor", lambda x: torch.zeros(3, device="meta"), torch.randn(3))
+    breaks("unsupported-tensor", lambda x, y: x + y, torch.randn(3), torch.empty(3, device="meta"))
+
+
+def test_meta_tensors():
+    c = Captured(lambda x: (x * 2 + torch.arange(3.0, device="meta")).sum(), torch.empty(4, 3, device="meta"))
+    result = c(torch.empty(4, 3, device="meta"))
+    assert result.device.type == "meta" and result.shape == () and c.graph.counts()["kernels"] == 0
 
 
 def test_metadata_changes_of_inputs_break(breaks):
@@ -453,9 +458,9 @@ def test_metadata_changes_of_inputs_break(breaks):
     breaks("unsupported-op", lambda x: x.resize_(9), torch.randn(3))
 
 
-def test_errors_of_the_program_pass():
-    with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        Captured(lambda x: x @ x, torch.randn(3, 4))
+def test_errors_of_operators_break(breaks):
+    assert "cannot be multiplied" in breaks("operator-error", lambda x: x @ x, torch.randn(3, 4))
+    breaks("operator-error", lambda x: x.index_select(3, torch.zeros(1, dtype=torch.int64)), torch.randn(3, 4))
     check(lambda x: x + 1, torch.randn(3))
 
 
