@@ -360,7 +360,7 @@ def test_interrupt(interp):
             while True:
                 i += 1
         for run in (interp.step_all, interp.run_traced):
-            threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
+            threading.Timer(1.0, signal.raise_signal, [signal.SIGINT]).start()
             try:
                 run(f)
             except KeyboardInterrupt:
