@@ -355,12 +355,13 @@ def test_interrupt(interp):
         interp,
         """
         import signal, threading
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
         def f():
             i = 0
             while True:
                 i += 1
         for run in (interp.step_all, interp.run_traced):
-            threading.Timer(1.0, signal.raise_signal, [signal.SIGINT]).start()
+            threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
             try:
                 run(f)
             except KeyboardInterrupt:
