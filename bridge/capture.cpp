@@ -6,12 +6,12 @@
 #include <atomic>
 
 #include "bridge/compiled_trace.h"
+#include "bridge/frontend_off.h"
 #include "bridge/gil.h"
 #include "bridge/guards.h"
 #include "bridge/pending.h"
 #include "bridge/symbolic_numbers.h"
 #include "core/support/error.h"
-#include "frontend/cpython/api.h"
 
 namespace braze::bridge {
 
@@ -30,16 +30,6 @@ void data_of_input_replaced() {
     Gil gil;
     tracer->stop("tensor-attribute", "the data of a graph input was replaced");
 }
-
-// Meta kernels implemented in Python are not the user's code.
-class FrontendOff {
-  public:
-    FrontendOff() : old_(bz_mode_set(BZ_OFF)) {}
-    ~FrontendOff() { bz_mode_set(old_); }
-
-  private:
-    int old_;
-};
 
 }  // namespace
 

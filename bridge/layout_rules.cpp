@@ -7,9 +7,9 @@
 #include <unordered_map>
 
 #include "bridge/capture.h"
+#include "bridge/frontend_off.h"
 #include "bridge/operator_info.h"
 #include "bridge/shape_rules.h"
-#include "frontend/cpython/api.h"
 
 namespace braze::bridge {
 
@@ -18,16 +18,6 @@ namespace {
 using torch::jit::Stack;
 using Arguments = const c10::IValue*;
 using Results = std::vector<c10::IValue>;
-
-// Meta kernels implemented in Python are not the user's code.
-class FrontendOff {
-  public:
-    FrontendOff() : old_(bz_mode_set(BZ_OFF)) {}
-    ~FrontendOff() { bz_mode_set(old_); }
-
-  private:
-    int old_;
-};
 
 // ---- SIZES
 Results histogram_of_count(Arguments a) {  // (self, bins, range, weight, density)
