@@ -62,11 +62,7 @@ c10::IValue PreparedCall::constant(const ArgInfo& arg, const ir::Arg& value,
     if (const auto* e = std::get_if<shapes::Expr>(&value)) number = at::Scalar(e->as_const().value_or(0));
     BRAZE_CHECK(number.has_value(), "unexpected argument " + arg.name);
     switch (arg.form) {
-        case Form::Tensor: {
-            at::Tensor t = c10::scalar_to_tensor(*number);
-            t.unsafeGetTensorImpl()->set_wrapped_number(true);
-            return t;
-        }
+        case Form::Tensor: return at::native::wrapped_scalar_tensor(*number);
         case Form::Float: return number->toDouble();
         case Form::Bool: return number->toBool();
         case Form::IntList: return std::vector<int64_t>{number->toLong()};
@@ -75,8 +71,7 @@ c10::IValue PreparedCall::constant(const ArgInfo& arg, const ir::Arg& value,
     }
 }
 
-// A size where the operator takes any number, or a tensor.
-c10::IValue PreparedCall::integer(Form form, int64_t value) {
+c10::IValue size_argument(Form form, int64_t value) {
     if (form == Form::Tensor) return at::native::wrapped_scalar_tensor(value);
     if (form == Form::Float) return static_cast<double>(value);
     return value;

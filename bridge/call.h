@@ -20,6 +20,9 @@ class Size {
     std::shared_ptr<const std::pair<shapes::Expr, std::vector<shapes::Expr>>> program_;
 };
 
+// A size where the operator takes any number, or a tensor.
+c10::IValue size_argument(Form form, int64_t value);
+
 class PreparedCall {
   public:
     // Where `into_results`, the out= overload is called with the tensors given for the results.
@@ -46,7 +49,7 @@ class PreparedCall {
         }
         for (const SizePatch& p : sizes_) {
             if (!p.list) {
-                stack[first + p.arg] = integer(p.form, p.values[0].at(symbols));
+                stack[first + p.arg] = size_argument(p.form, p.values[0].at(symbols));
                 continue;
             }
             std::vector<int64_t> list;
@@ -73,7 +76,6 @@ class PreparedCall {
         bool list;
         std::vector<Size> values;
     };
-    static c10::IValue integer(Form form, int64_t value);
     c10::IValue constant(const ArgInfo& arg, const ir::Arg& value, const std::vector<c10::IValue>& opaque) const;
 
     const OperatorInfo* info_;

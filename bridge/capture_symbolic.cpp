@@ -2,6 +2,7 @@
 #include <ATen/ScalarOps.h>
 #include <torch/csrc/utils/python_symnode.h>
 
+#include "bridge/call.h"
 #include "bridge/guards.h"
 #include "bridge/pending.h"
 #include "bridge/symbolic_numbers.h"
@@ -77,11 +78,9 @@ void Tracer::hint_argument(Pending& p, c10::IValue& v) {
     if (v.isSymInt()) {
         v = trace_.symbols->hint(expr_of(v.toSymInt()));
         p.symbolic = p.record.symbolic_args = true;
-    } else if (v.isList() && !v.isIntList() && !v.isDoubleList() && !v.isBoolList()) {
-        auto list = v.toListRef();
-        if (std::none_of(list.begin(), list.end(), [](const c10::IValue& x) { return x.isSymInt(); })) return;
+    } else if (has_symbols(v)) {
         std::vector<int64_t> hints;
-        for (const c10::IValue& x : list)
+        for (const c10::IValue& x : v.toListRef())
             hints.push_back(x.isInt() ? x.toInt() : trace_.symbols->hint(expr_of(x.toSymInt())));
         v = hints;
         p.symbolic = p.record.symbolic_args = true;
@@ -96,18 +95,16 @@ void Tracer::freeze_arguments() {
     for (Record& r : trace_.records) {
         if (!r.symbolic_args) continue;
         r.symbolic_args = false;
-        for (c10::IValue& v : r.args) {
+        for (size_t i = 0; i < r.args.size(); ++i) {
+            c10::IValue& v = r.args[i];
             if (v.isSymInt()) {
                 Expr e = now(v);
-                if (!e.is_const())
-                    r.symbolic_args = true;
-                else if (r.info->args[&v - r.args.data()].form == Form::Tensor)
-                    v = at::native::wrapped_scalar_tensor(e.value());
+                if (e.is_const())
+                    v = size_argument(r.info->args[i].form, e.value());
                 else
-                    v = e.value();
-            } else if (v.isList() && !v.isIntList()) {
+                    r.symbolic_args = true;
+            } else if (has_symbols(v)) {
                 auto list = v.toListRef();
-                if (std::none_of(list.begin(), list.end(), [](const c10::IValue& x) { return x.isSymInt(); })) continue;
                 std::vector<int64_t> constants;
                 for (const c10::IValue& x : list)
                     if (Expr e = now(x); e.is_const()) constants.push_back(e.value());
@@ -159,7 +156,7 @@ void Tracer::find_symbolic_results(Pending& p, const torch::jit::Stack& stack) {
     for (const c10::IValue& v : p.record.args) {
         if (v.isSymInt())
             trace_.symbols->fix(expr_of(v.toSymInt()));
-        else if (v.isList() && !v.isIntList() && !v.isDoubleList() && !v.isBoolList())
+        else if (has_symbols(v))
             for (const c10::IValue& x : v.toListRef())
                 if (x.isSymInt()) trace_.symbols->fix(expr_of(x.toSymInt()));
     }

@@ -1,6 +1,6 @@
 #include "bridge/replay.h"
 
-#include <ATen/ScalarOps.h>
+#include "bridge/call.h"
 
 #include "core/support/error.h"
 
@@ -38,24 +38,16 @@ at::Tensor with_grad(const at::Tensor& t, bool wanted) {
     if (!t.grad_fn()) t.unsafeGetTensorImpl()->set_requires_grad(true);
     return t;
 }
-}  // namespace
-
-namespace {
 // SymInts among the arguments become numbers.
 void put_sizes(const OperatorInfo& info, std::vector<c10::IValue>& stack, const SymbolValues& sizes) {
     auto value = [&](const c10::IValue& x) { return x.isInt() ? x.toInt() : sizes(expr_of(x.toSymInt())); };
     for (size_t i = 0; i < stack.size(); ++i) {
         c10::IValue& v = stack[i];
         if (v.isSymInt()) {
-            if (info.args[i].form == Form::Tensor)
-                v = at::native::wrapped_scalar_tensor(value(v));
-            else
-                v = value(v);
-        } else if (v.isList() && !v.isTensorList()) {
-            auto list = v.toListRef();
-            if (std::none_of(list.begin(), list.end(), [](const c10::IValue& x) { return x.isSymInt(); })) continue;
+            v = size_argument(info.args[i].form, value(v));
+        } else if (has_symbols(v)) {
             std::vector<int64_t> numbers;
-            for (const c10::IValue& x : list) numbers.push_back(value(x));
+            for (const c10::IValue& x : v.toListRef()) numbers.push_back(value(x));
             v = numbers;
         }
     }

@@ -9,6 +9,9 @@
 #include <torch/csrc/Size.h>
 #include <torch/csrc/utils/python_symnode.h>
 
+#include <array>
+#include <tuple>
+
 namespace braze::bridge {
 
 namespace {
@@ -64,12 +67,15 @@ constexpr binaryfunc kNumberOps[] = {PyNumber_Add,         PyNumber_Subtract,  P
                                      PyNumber_FloorDivide, PyNumber_Remainder, PyNumber_TrueDivide};
 enum Operation : uint8_t { Add, Subtract, Multiply, FloorDivide, Remainder, TrueDivide };
 
-// On the numbers themselves.
-PyObject* plain_binary(Operation op, PyObject* a, PyObject* b) {
-    auto x = pybind11::reinterpret_steal<pybind11::object>(number(a)),
-         y = pybind11::reinterpret_steal<pybind11::object>(number(b));
-    return x && y ? kNumberOps[op](x.ptr(), y.ptr()) : nullptr;
+// f of the numbers themselves.
+template <class F, class... O>
+PyObject* on_numbers(F&& f, O*... o) {
+    auto held = std::array{pybind11::reinterpret_steal<pybind11::object>(number(o))...};
+    for (const auto& x : held)
+        if (!x) return nullptr;
+    return std::apply([&](auto&... x) { return f(x.ptr()...); }, held);
 }
+PyObject* plain_binary(Operation op, PyObject* a, PyObject* b) { return on_numbers(kNumberOps[op], a, b); }
 
 PyObject* float_binary(Operation op, PyObject* a, PyObject* b) {
     auto known = [](PyObject* o) { return PyFloat_CheckExact(o) || (PyLong_Check(o) && integer(o)); };
@@ -141,27 +147,19 @@ PyObject* known_binary(PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         if ((!is_number(a) && answers_itself(a)) || (!is_number(b) && answers_itself(b)))
             return Py_NewRef(Py_NotImplemented);
-        auto x = pybind11::reinterpret_steal<pybind11::object>(number(a)),
-             y = pybind11::reinterpret_steal<pybind11::object>(number(b));
-        return x && y ? op(x.ptr(), y.ptr()) : nullptr;
+        return on_numbers(op, a, b);
     });
 }
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
     return guarded([&]() -> PyObject* {
         for (PyObject* o : {a, b})
             if (!is_number(o) && answers_itself(o)) return Py_NewRef(Py_NotImplemented);
-        auto x = pybind11::reinterpret_steal<pybind11::object>(number(a)),
-             y = pybind11::reinterpret_steal<pybind11::object>(number(b)),
-             m = pybind11::reinterpret_steal<pybind11::object>(number(modulus));
-        return x && y && m ? PyNumber_Power(x.ptr(), y.ptr(), m.ptr()) : nullptr;
+        return on_numbers(PyNumber_Power, a, b, modulus);
     });
 }
 template <unaryfunc op>
 PyObject* known_unary(PyObject* a) {
-    return guarded([&]() -> PyObject* {
-        auto x = pybind11::reinterpret_steal<pybind11::object>(number(a));
-        return x ? op(x.ptr()) : nullptr;
-    });
+    return guarded([&]() -> PyObject* { return on_numbers(op, a); });
 }
 PyObject* negative(PyObject* a) {
     return guarded([&]() -> PyObject* {
@@ -198,9 +196,7 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
             }
             return PyBool_FromLong(r);
         }
-        auto x = pybind11::reinterpret_steal<pybind11::object>(number(a)),
-             y = pybind11::reinterpret_steal<pybind11::object>(number(b));
-        return x && y ? PyObject_RichCompare(x.ptr(), y.ptr(), op) : nullptr;
+        return on_numbers([op](PyObject* x, PyObject* y) { return PyObject_RichCompare(x, y, op); }, a, b);
     });
 }
 
@@ -219,10 +215,8 @@ PyObject* attribute(PyObject* self, PyObject* name) {
     bool special = s.starts_with("__") && s != "__format__" && s != "__round__" && s != "__trunc__" && s != "__doc__";
     if (special || !PyObject_HasAttr(reinterpret_cast<PyObject*>(like), name))
         return PyObject_GenericGetAttr(self, name);
-    return guarded([&]() -> PyObject* {
-        auto x = pybind11::reinterpret_steal<pybind11::object>(number(self));
-        return x ? PyObject_GetAttr(x.ptr(), name) : nullptr;
-    });
+    return guarded(
+        [&]() -> PyObject* { return on_numbers([name](PyObject* x) { return PyObject_GetAttr(x, name); }, self); });
 }
 
 // Special methods that C code looks up on the class.
@@ -308,7 +302,7 @@ PyObject* wrap_symbolic(const c10::SymFloat& f) {
 
 PyObject* with_own_numbers(PyObject* o) {
     static PyObject* sym_int = reinterpret_cast<PyObject*>(g_int->tp_base);
-    if (!o || !g_int) return o;
+    if (!o) return o;
     auto own = [](PyObject* v) {
         return reinterpret_cast<PyObject*>(Py_TYPE(v)) == sym_int ? wrap_symbolic(int_of(v)) : Py_NewRef(v);
     };

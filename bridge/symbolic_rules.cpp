@@ -214,11 +214,16 @@ bool slice(SymbolicCall& c, std::vector<SymbolicMetadata>& out) {
     out.push_back(std::move(m));
     return true;
 }
-// Pieces along an axis of constant size.
+// The axis that is cut, if its size is constant.
+std::optional<int> constant_axis(const SymbolicCall& c) {
+    const Sizes& sizes = c.operands[0].metadata.sizes;
+    auto axis = c.axis("dim", sizes.size());
+    return axis && c.table.resolve(sizes[*axis]).is_const() ? axis : std::nullopt;
+}
 bool pieces(SymbolicCall& c, std::vector<SymbolicMetadata>& out) {
     const auto& self = c.operands[0].metadata;
-    auto axis = c.axis("dim", self.sizes.size());
-    if (!axis || !c.table.resolve(self.sizes[*axis]).is_const()) return false;
+    auto axis = constant_axis(c);
+    if (!axis) return false;
     Expr start(0);
     for (const at::Tensor& r : c.results) {
         SymbolicMetadata m = self;
@@ -231,8 +236,8 @@ bool pieces(SymbolicCall& c, std::vector<SymbolicMetadata>& out) {
 }
 bool unbind(SymbolicCall& c, std::vector<SymbolicMetadata>& out) {
     const auto& self = c.operands[0].metadata;
-    auto axis = c.axis("dim", self.sizes.size());
-    if (!axis || !c.table.resolve(self.sizes[*axis]).is_const()) return false;
+    auto axis = constant_axis(c);
+    if (!axis) return false;
     for (size_t k = 0; k < c.results.size(); ++k) {
         SymbolicMetadata m = self;
         m.offset = self.offset + Expr(static_cast<int64_t>(k)) * self.strides[*axis];

@@ -146,6 +146,12 @@ void SymbolTable::unify(const Expr& x, const Expr& y) {
 
 bool SymbolTable::is_one(const Expr& e) { return decide({Relation::Eq, e, Expr(1)}); }
 
+bool has_symbols(const c10::IValue& v) {
+    if (!v.isList()) return false;
+    auto list = v.toListRef();
+    return std::any_of(list.begin(), list.end(), [](const c10::IValue& x) { return x.isSymInt(); });
+}
+
 int64_t SymbolValues::operator()(const Expr& e) const {
     if (auto c = e.as_const()) return *c;
     auto v = table_.resolve(e).evaluate([&](const Expr& symbol) -> std::optional<int64_t> {

@@ -96,6 +96,8 @@ struct FloatValue {
     std::vector<int> inputs;  // that it was computed from
 };
 
+// Whether an operator's argument is a list with a SymInt in it.
+bool has_symbols(const c10::IValue& v);
 // A SymInt that is `e`; a plain integer where it is constant.
 c10::SymInt sym_int(const Symbols& symbols, const Expr& e);
 c10::SymFloat sym_float(const Symbols& symbols, FloatValue value);

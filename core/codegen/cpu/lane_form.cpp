@@ -34,7 +34,7 @@ int64_t Plan::divisor(const Expr& e, int lanes, bool aligned) const {
             for (const Expr& x : e.operands()) {
                 int64_t d = divisor(x, lanes, aligned);
                 if (d == 0) return 0;
-                p = p > (kLarge) || d > (kLarge) ? std::max(p, d) : p * d;
+                p = p > kLarge || d > kLarge ? std::max(p, d) : p * d;
             }
             return p;
         }
