@@ -91,3 +91,24 @@ def test_the_sandbox_would_notice():
         program = f"import os, sys; sys.path.insert(0, {here!r}); import sandbox; sandbox.enter(); {crime}"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True)
         assert done.returncode == -31, crime  # SIGSYS
+
+
+def test_operators_in_place_import_nothing():
+    """torch's own shape functions of these import a whole algebra system, which takes longer than compiling."""
+    program = """
+import sys, torch, braze
+
+def f(x, y):
+    x = x * 1
+    x.add_(y); x.mul_(y); x.sub_(1); x.div_(2.0); x.copy_(y); x.masked_fill_(y > 0, 1.0); x.addcmul_(y, y)
+    return x
+
+before = set(sys.modules)
+x, y = torch.ones(3, 3), torch.arange(9.0).view(3, 3)
+assert torch.equal(braze.compile(f)(x, y), f(x, y))
+assert braze.compilations() == 1
+print(sorted(set(sys.modules) - before))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "sympy" not in done.stdout

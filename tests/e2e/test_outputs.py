@@ -171,3 +171,12 @@ def test_constant_tensor_across_a_break(capsys):
 
     assert_like_eager(f, torch.ones(3))
     assert capsys.readouterr().out == "break\n" * 4
+
+
+def test_dict_subclass_whose_getitem_calls_the_dicts():
+    class Table(collections.OrderedDict):
+        def __getitem__(self, key):
+            return super().__getitem__(key) * 2
+
+    table = Table(a=3.0)
+    assert_like_eager(lambda x: x * table["a"], torch.ones(2), graphs=1)
