@@ -36,7 +36,7 @@ demo: build
 test: lint-quick build test-core test-python
 test-core: $(BUILD)/build.ninja
 	$(CMAKE) --build $(BUILD) --target braze_tests -j$(JOBS)
-	@for t in $(BUILD)/*_test; do echo "== $$t" && $$t --gtest_brief=1 || exit 1; done
+	$(VENV)/bin/ctest --test-dir $(BUILD) --no-tests=error --output-on-failure -j$(JOBS)
 test-python: build
 	$(CMAKE) --build $(BUILD) --target braze_bridge_test -j$(JOBS)
 	@# The two extensions register with the same dispatcher: one process each.
@@ -49,7 +49,7 @@ bench: build
 fmt: $(VENV)/.installed
 	$(PY) tools/lint.py --fix
 lint-quick: $(VENV)/.installed
-	$(PY) tools/lint.py --skip clang-tidy,clang-format
+	$(PY) tools/lint.py --skip clang-tidy
 lint: $(BUILD)/build.ninja
 	$(PY) tools/lint.py --build $(BUILD)
 
