@@ -344,6 +344,32 @@ static bool keeps_metadata(const OperatorInfo& info, const torch::jit::Stack& st
     return true;
 }
 
+// Whether operators refuse to write one of the two and read the other: both are dense and they share some of their
+// memory, but not all of it in the same order.
+static bool overlaps_partly(const at::Tensor& a, const at::Tensor& b) {
+    if (a.storage().unsafeGetStorageImpl() != b.storage().unsafeGetStorageImpl() || !a.numel() || !b.numel())
+        return false;
+    if (!a.is_non_overlapping_and_dense() || !b.is_non_overlapping_and_dense()) return false;
+    auto range = [](const at::Tensor& t) {
+        auto begin = t.storage_offset() * static_cast<int64_t>(t.itemsize());
+        return std::pair(begin, begin + static_cast<int64_t>(t.nbytes()));
+    };
+    auto [a0, a1] = range(a);
+    auto [b0, b1] = range(b);
+    if (a0 == b0 && a1 == b1) return a.strides() != b.strides();
+    return a0 < b1 && b0 < a1;
+}
+
+// (Meta kernels compare addresses, and find none.)
+void Tracer::refuse_overlap(const Pending& p) {
+    const auto& operands = p.record.operands;
+    if (p.info.functional || operands.size() < 2) return;
+    for (size_t w = 0; w < operands.size(); ++w)
+        for (size_t k = 0; p.info.args[operands[w].arg].writes && k < operands.size(); ++k)
+            if (k != w && overlaps_partly(as_fake(p.operands[w])->twin(), as_fake(p.operands[k])->twin()))
+                stop("operator-error", p.info.callee + ": what is written and what is read overlap in part");
+}
+
 // Meta kernels raise where the operator would, but often with another message: the operator itself is to raise, in
 // eager.
 void Tracer::run_meta(Pending& p, torch::jit::Stack* stack) {
@@ -503,6 +529,7 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
         stop("autograd", "a lazy conjugate or negative view that needs a gradient");
     if (info.data_value && read_constant(p, stack)) return;
     if (info.data_value || info.data_shape) refuse_data_dependence(p, stack);
+    refuse_overlap(p);
     run_meta(p, stack);
 
     Record& r = p.record;

@@ -91,8 +91,8 @@ bool bz_tracer_active(PyThreadState* ts);
 PyObject* bz_type_lookup(PyTypeObject* t, PyObject* name); /* borrowed or NULL; as _PyType_Lookup */
 /* As _PyObject_GetDictPtr: makes the dict of inline values; may be NULL. */
 PyObject** bz_instance_dict_pointer(PyObject* o);
-uint64_t bz_dict_version(PyObject* dict);  /* ma_version_tag */
-uint32_t bz_type_version(PyTypeObject* t); /* 0: none valid */
+const uint64_t* bz_dict_version_pointer(PyObject* dict); /* ma_version_tag */
+uint32_t bz_type_version(PyTypeObject* t);               /* 0: none valid */
 /* Borrowed or NULL, without an exception; key is a str. */
 PyObject* bz_dict_get_known_hash(PyObject* dict, PyObject* key, Py_hash_t hash);
 bool bz_collecting_garbage(void); /* the Python code that runs now is a finaliser or a weakref's callback */

@@ -6,13 +6,25 @@ namespace braze::frontend {
 
 Snapshot::Snapshot(const GuardSet& guards, Fetcher& f) : sources_(guards.sources) {
     auto n = static_cast<size_t>(sources_.size());
-    values_.resize(n);
+    values_ = std::make_shared<std::vector<PyObject*>>(n);
     covered_.resize(n);
     dict_covered_.resize(n);
     for (size_t i = 0; i < guards.guards().size(); ++i)
         if (!cover_guard(guards.guards()[i], f)) rest_.push_back(static_cast<int>(i));
     covered_ = {};
     dict_covered_ = {};
+    seen_ = {};
+}
+
+template <class T>
+static const uint64_t* word(T* const* pointer) {
+    static_assert(sizeof(T*) == sizeof(uint64_t));
+    return reinterpret_cast<const uint64_t*>(pointer);
+}
+
+void Snapshot::type_of(PyObject* object) {
+    const uint64_t* at = word(&object->ob_type);
+    if (seen_.insert(at).second) words_.push_back({at, *at});
 }
 
 // That the value of `s` is the same object as now follows from what is recorded.
@@ -30,7 +42,7 @@ bool Snapshot::cover(SourceId id, Fetcher& f) {
         case SourceKind::TupleItem: ok = cover(s.parent, f); break;
         case SourceKind::TypeOf:
             ok = cover(s.parent, f);
-            if (ok) types_.push_back({f.fetch(s.parent), reinterpret_cast<PyTypeObject*>(v)});
+            if (ok) type_of(f.fetch(s.parent));
             break;
         case SourceKind::TypeAttribute: {
             PyObject* t = f.fetch(s.parent);
@@ -39,41 +51,44 @@ bool Snapshot::cover(SourceId id, Fetcher& f) {
             auto* type = reinterpret_cast<PyTypeObject*>(t);
             unsigned version = bz_type_version(type);
             ok = version != 0;
-            if (ok && (classes_.empty() || classes_.back().type != type)) classes_.push_back({type, version});
+            if (ok && seen_.insert(type).second) classes_.push_back({type, version});
             break;
         }
         default: break;
     }
     if (!ok) return false;
     covered_[static_cast<size_t>(id)] = 1;
-    values_[static_cast<size_t>(id)] = v;
+    (*values_)[static_cast<size_t>(id)] = v;
     return true;
 }
 
-// That the dict at `id` is the same one with the same contents.
+// That the dict at `id` is the same one with the same contents. (The order of an OrderedDict's can still differ.)
 bool Snapshot::cover_dict(SourceId id, Fetcher& f) {
     int8_t& known = dict_covered_[static_cast<size_t>(id)];
     if (known) return known > 0;
     known = -1;
     const Source& s = sources_[id];
     PyObject* d = f.fetch(id);
-    if (!d || !PyDict_CheckExact(d)) return false;
+    if (!d || !PyDict_Check(d)) return false;
     if (s.kind == SourceKind::InstanceDict) {
         PyObject* holder = f.fetch(s.parent);
         const Source& h = sources_[s.parent];
         // Another object at the same address has another dict, or one of another version.
         if (h.kind == SourceKind::Local || h.kind == SourceKind::Function) {
-            roots_.push_back({s.parent, holder});
-            values_[static_cast<size_t>(s.parent)] = holder;
+            roots_.push_back({s.parent, holder, d});
+            (*values_)[static_cast<size_t>(s.parent)] = holder;
             covered_[static_cast<size_t>(s.parent)] = 1;
-        } else if (!cover(s.parent, f)) {
+        } else if (cover(s.parent, f)) {
+            // (Assigning to __class__ never moves the place of the dict.)
+            words_.push_back({word(bz_instance_dict_pointer(holder)), reinterpret_cast<uint64_t>(d)});
+        } else {
             return false;
         }
-        dicts_.push_back({holder, d, bz_dict_version(d)});
-    } else {
-        if (!cover(id, f)) return false;
-        dicts_.push_back({nullptr, d, bz_dict_version(d)});
+    } else if (!cover(id, f)) {
+        return false;
     }
+    const uint64_t* version = bz_dict_version_pointer(d);
+    if (seen_.insert(version).second) words_.push_back({version, *version});
     dict_covered_[static_cast<size_t>(id)] = 1;
     return true;
 }
@@ -89,11 +104,13 @@ bool Snapshot::cover_guard(const Guard& g, Fetcher& f) {
         }
         case GuardKind::TypeIs: {
             if (!cover(g.source, f)) return false;
-            PyObject* v = f.fetch(g.source);
-            types_.push_back({v, Py_TYPE(v)});
+            type_of(f.fetch(g.source));
             return true;
         }
-        case GuardKind::DictKeys:
+        case GuardKind::DictKeys: {
+            PyObject* d = f.fetch(g.source);
+            return d && !PyODict_Check(d) && cover_dict(g.source, f);
+        }
         case GuardKind::DictLacks: return cover_dict(g.source, f);
         case GuardKind::Length: {
             PyObject* v = f.fetch(g.source);
@@ -106,17 +123,13 @@ bool Snapshot::cover_guard(const Guard& g, Fetcher& f) {
 }
 
 bool Snapshot::unchanged(Fetcher& f) const {
-    for (const Root& r : roots_)
+    for (const Root& r : roots_) {
         if (f.fetch(r.source) != r.object) return false;
-    for (const Dict& d : dicts_) {
-        if (d.holder) {
-            PyObject** p = bz_instance_dict_pointer(d.holder);
-            if (!p || *p != d.dict) return false;
-        }
-        if (bz_dict_version(d.dict) != d.version) return false;
+        PyObject** d = bz_instance_dict_pointer(r.object);
+        if (!d || *d != r.dict) return false;
     }
-    for (const Type& t : types_)
-        if (Py_TYPE(t.object) != t.type) return false;
+    for (const Word& w : words_)
+        if (*w.at != w.expected) return false;
     for (const Class& c : classes_)
         if (bz_type_version(c.type) != c.version) return false;
     f.know(values_);

@@ -6,6 +6,7 @@
 // cells, ...) are checked each time.
 #pragma once
 #include <memory>
+#include <unordered_set>
 #include <vector>
 
 #include "frontend/guards/guard.h"
@@ -22,18 +23,15 @@ class Snapshot {
     const std::vector<int>& rest() const { return rest_; }
 
   private:
-    struct Root {  // the object that a chain starts at
+    struct Root {  // the object that a chain starts at, and where its __dict__ was
         SourceId source;
-        PyObject* object;
+        PyObject *object, *dict;
     };
-    struct Dict {
-        PyObject* holder;  // whose __dict__ it is; nullptr: it was found as a value
-        PyObject* dict;
-        uint64_t version;
-    };
-    struct Type {
-        PyObject* object;
-        PyTypeObject* type;
+    // A word of memory that must be as it was: where an object's __dict__ is, a dict's version, an object's type.
+    // What comes before in the list proves that the memory is still there.
+    struct Word {
+        const uint64_t* at;
+        uint64_t expected;
     };
     struct Class {  // with the version that changes with it and its bases; 0: it has none
         PyTypeObject* type;
@@ -42,15 +40,17 @@ class Snapshot {
     bool cover(SourceId s, Fetcher& f);
     bool cover_dict(SourceId s, Fetcher& f);
     bool cover_guard(const Guard& g, Fetcher& f);
+    void type_of(PyObject* object);
 
     const SourceTable& sources_;
     std::vector<Root> roots_;
-    std::vector<Dict> dicts_;  // holders lie in dicts further to the front
-    std::vector<Type> types_;
+    std::vector<Word> words_;
     std::vector<Class> classes_;
-    std::vector<PyObject*> values_;               // by source, of those covered
-    std::vector<int8_t> covered_, dict_covered_;  // by source: 0 not asked yet, 1 yes, -1 no. Only while it is built
+    std::shared_ptr<std::vector<PyObject*>> values_;  // by source, of those covered
     std::vector<int> rest_;
+    // Only while it is built.
+    std::vector<int8_t> covered_, dict_covered_;  // by source: 0 not asked yet, 1 yes, -1 no
+    std::unordered_set<const void*> seen_;        // what is in words_ and classes_
 };
 
 }  // namespace braze::frontend

@@ -1,6 +1,7 @@
 #include "frontend/source/source.h"
 
 #include <cstring>
+#include <utility>
 
 #include "frontend/cpython/api.h"
 
@@ -108,19 +109,24 @@ std::string SourceTable::describe(SourceId id, PyObject* local_names) const {
     return out;
 }
 
+static thread_local std::vector<PyObject*> g_spare;
+
 Fetcher::Fetcher(const SourceTable& table, const Roots& roots) : table_(table), roots_(roots) {
     auto n = static_cast<size_t>(table.size());
-    values_ = n <= std::size(small_) ? small_ : new PyObject*[n];
+    if (n <= std::size(small_)) {
+        values_ = small_;
+    } else {
+        // Large models are checked at each call: the space is kept. (Fetchers nest: an inner one finds none.)
+        if (g_spare.size() < n) g_spare.resize(n);
+        large_ = std::exchange(g_spare, {});
+        values_ = large_.data();
+    }
     std::memset(values_, 0, n * sizeof *values_);
 }
 
 Fetcher::~Fetcher() {
-    if (values_ != small_) delete[] values_;
+    if (large_.size() > g_spare.size()) g_spare = std::move(large_);
     for (PyObject* o : kept_) Py_DECREF(o);
-}
-
-void Fetcher::know(const std::vector<PyObject*>& values) {
-    std::memcpy(values_, values.data(), values.size() * sizeof *values_);
 }
 
 PyObject* Fetcher::keep(PyObject* owned) {

@@ -6,6 +6,7 @@
 // never runs Python code: every kind reads a C structure directly, checks the type of what it reads from and yields
 // nullptr where the shape is not as expected.
 #pragma once
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -77,20 +78,28 @@ class Fetcher {
     ~Fetcher();
     Fetcher(const Fetcher&) = delete;
     PyObject* fetch(SourceId id) {  // borrowed; nullptr: not there
+        if (known_)
+            if (PyObject* v = known_[static_cast<size_t>(id)]) return v;
         PyObject*& v = values_[static_cast<size_t>(id)];
         return v ? v : v = compute(id);
     }
 
-    // The values of all sources; nullptr: not known.
-    void know(const std::vector<PyObject*>& values);
+    // Values by source, nullptr where not known, that the fetcher keeps.
+    void know(std::shared_ptr<const std::vector<PyObject*>> values) {
+        known_owner_ = std::move(values);
+        known_ = known_owner_->data();
+    }
 
   private:
     PyObject* compute(SourceId id);
     PyObject* keep(PyObject* owned);
     const SourceTable& table_;
     Roots roots_;
+    std::shared_ptr<const std::vector<PyObject*>> known_owner_;
+    PyObject* const* known_ = nullptr;
     PyObject** values_;
     PyObject* small_[256];
+    std::vector<PyObject*> large_;
     std::vector<PyObject*> kept_;
 };
 

@@ -288,3 +288,16 @@ def test_random_numbers_after_an_error_are_eagers():
         drawn.append(torch.rand(1))
     assert torch.equal(drawn[0], drawn[2]) and torch.equal(drawn[1], drawn[3])
     assert braze.compilations() == before + 1
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x.copy_(x.reshape(4, 3).T),
+        lambda x: x.add_(x[0]),
+        lambda x: x.view(-1)[1:].copy_(x.view(-1)[:-1]),
+        lambda x: x.expand(2, 3, 4).add_(1),
+    ],
+)
+def test_writing_what_overlaps(f):
+    assert_raises_like_eager(f, torch.ones(3, 4))

@@ -1,5 +1,6 @@
 """Guards that were checked once are checked by versions of dicts and types afterwards: every change is still seen."""
 
+import collections
 import gc
 
 import pytest
@@ -183,3 +184,42 @@ def test_many_changing_attributes():
     compiled = braze.compile(model)
     for i in range(40):
         assert_same(compiled(torch.zeros(2)), torch.full((2,), i + 1.0))
+
+
+class Hooked(torch.nn.Module):
+    """Reads its OrderedDict `order` in order, and the length of a subclass of dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.order = collections.OrderedDict(a=1.0, b=2.0)
+
+    def forward(self, x):
+        for v in self.order.values():
+            x = x * 3 + v
+        return x
+
+
+def test_order_of_an_ordered_dict():
+    m = Hooked()
+    compiled = braze.compile(m)
+    x = torch.ones(2)
+    for _ in range(3):
+        assert_same(compiled(x), m(x))
+    before = braze.compilations()
+    m.order.move_to_end("a")
+    assert_same(compiled(x), m(x))
+    assert braze.compilations() == before + 1
+
+
+def test_hook_added_to_one_of_many_modules():
+    m = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU()) for _ in range(8)])
+    compiled = braze.compile(m)
+    x = torch.ones(2)
+    for _ in range(3):
+        assert_same(compiled(x), m(x))
+    before = braze.compilations()
+    handle = m[5][0].register_forward_hook(lambda module, args, out: out * 2)
+    assert_same(compiled(x), torch.full((2,), 2.0))
+    assert braze.compilations() == before + 1
+    handle.remove()
+    assert_same(compiled(x), torch.ones(2))

@@ -59,7 +59,7 @@ PyObject **bz_instance_dict_pointer(PyObject *o) {
     return p;
 }
 
-uint64_t bz_dict_version(PyObject *dict) { return ((PyDictObject *)dict)->ma_version_tag; }
+const uint64_t *bz_dict_version_pointer(PyObject *dict) { return &((PyDictObject *)dict)->ma_version_tag; }
 
 uint32_t bz_type_version(PyTypeObject *t) {
     return PyType_HasFeature(t, Py_TPFLAGS_VALID_VERSION_TAG) ? t->tp_version_tag : 0;
