@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc)
 PYTEST_ARGS ?=
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: all system venv deps build demo test test-core test-python bench fmt lint lint-quick sanitize clean
+.PHONY: all system venv deps build demo test test-core test-python cpython bench fmt lint lint-quick sanitize clean
 all: build
 
 system:
@@ -42,6 +42,10 @@ test-python: build
 	@# The two extensions register with the same dispatcher: one process each.
 	BRAZE_BRIDGE_TEST=$(CURDIR)/$(BUILD)/braze_bridge_test.so $(PY) -m pytest $(PYTEST_ARGS) tests/bridge
 	$(PY) -m pytest $(PYTEST_ARGS) --ignore=tests/bridge tests
+
+# CPython's own test-suite in three modes, compared test by test with a plain run: CPYTHON_ARGS="--mode loop test_dict"
+cpython: build
+	$(PY) tests/cpython/run.py --jobs $(JOBS) --again $(CPYTHON_ARGS)
 
 bench: build
 	$(PY) benchmarks/run.py $(BENCH_ARGS)

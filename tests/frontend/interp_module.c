@@ -1,9 +1,9 @@
 /* braze_interp_test: the interpreter without the tracer. Its hooks do what CPython does, count themselves, and can
  * break off the trace, so that the loops, the hook and the break protocol are tested alone. Made for
- * tests/frontend/test_interp.py and tests/frontend/cpython. */
+ * tests/frontend/test_interp.py and tests/cpython. */
 #include "frontend/cpython/v311/internal.h"
 
-enum driver { DRIVE_STEP = 1, DRIVE_TRACE = 2 };
+enum driver { DRIVE_STEP = 1, DRIVE_TRACE, DRIVE_HANDOVER };
 enum policy {
     NEVER,
     AT_COUNT, /* the `limit`-th hook since the trace began breaks */
@@ -148,6 +148,19 @@ static PyObject *step_all(PyThreadState *ts, bz_frame *f, int throwflag) {
     return outcome == BZ_RETURNED ? value : NULL;
 }
 
+/* A few instructions, then the frame goes to CPython, wherever it is. */
+static PyObject *step_then_leave(PyThreadState *ts, bz_frame *f, int throwflag) {
+    PyObject *value = NULL;
+    for (int i = 0; i < 13; i++, throwflag = 0) {
+        if (bz_tracer_active(ts)) break;
+        enum bz_outcome outcome = bz_step(ts, f, throwflag, &value);
+        total_steps++;
+        if (outcome != BZ_STOPPED) return outcome == BZ_RETURNED ? value : NULL;
+    }
+    total_breaks++;
+    return bz_leave_to_cpython(ts, f, throwflag);
+}
+
 /* Traces as far as it goes, runs the instruction at the break, and so on. */
 static PyObject *trace_all(PyThreadState *ts, bz_frame *f) {
     PyCodeObject *co = bz_frame_code(f);
@@ -193,6 +206,7 @@ static PyObject *trace_all(PyThreadState *ts, bz_frame *f) {
 }
 
 PyObject *bz_on_frame(PyThreadState *ts, bz_frame *f, int throwflag) {
+    if (driver == DRIVE_HANDOVER) return step_then_leave(ts, f, throwflag);
     return driver == DRIVE_TRACE && !throwflag ? trace_all(ts, f) : step_all(ts, f, throwflag);
 }
 
@@ -241,13 +255,13 @@ static PyObject *everywhere_hook(PyThreadState *ts, bz_frame *f, int throwflag) 
     return product_hook(ts, f, throwflag);
 }
 
-/* everywhere(kind): every frame of every thread from now on. "step", "trace" (the traced loop without a root), "stress"
- * (roots, broken off all the time) */
+/* everywhere(kind): every frame of every thread from now on. "loop" (each instruction on the real frame), "handover" (left
+ * to CPython after a few), "traced" (the traced loop without a root), "stress" (roots, broken off all the time) */
 static PyObject *mod_everywhere(PyObject *m, PyObject *kind) {
     const char *k = PyUnicode_AsUTF8(kind);
     if (!k) return NULL;
-    mode_everywhere = strcmp(k, "trace") ? BZ_ACTIVE : BZ_TRACING;
-    driver_everywhere = strcmp(k, "stress") ? DRIVE_STEP : DRIVE_TRACE;
+    mode_everywhere = strcmp(k, "traced") ? BZ_ACTIVE : BZ_TRACING;
+    driver_everywhere = !strcmp(k, "stress") ? DRIVE_TRACE : !strcmp(k, "handover") ? DRIVE_HANDOVER : DRIVE_STEP;
     if (driver_everywhere == DRIVE_TRACE) {
         policy = EVERY_ROOT;
         limit = 7;

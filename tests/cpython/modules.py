@@ -1,0 +1,53 @@
+"""Which modules of CPython's test-suite are run."""
+
+# Under braze.compile: what the language and its most used modules are made of.
+COMPILED = """test_grammar test_opcodes test_scope test_generators test_coroutines test_exceptions
+test_exception_variations test_exception_group test_except_star test_raise test_with test_contextlib test_super test_descr
+test_class test_property test_metaclass test_types test_dict test_list test_tuple test_set test_iter test_itertools
+test_functools test_enumerate test_range test_slice test_listcomps test_setcomps test_dictcomps test_genexps test_unpack
+test_unpack_ex test_extcall test_keywordonlyarg test_positional_only_arg test_named_expressions test_patma test_fstring
+test_string test_bytes test_int test_float test_complex test_math test_cmath test_operator test_binop test_compare
+test_richcmp test_augassign test_bool test_collections test_ordered_dict test_defaultdict test_deque test_userdict
+test_userlist test_dataclasses test_enum test_typing test_decorators test_funcattrs test_call test_frame test_traceback
+test_copy test_heapq test_bisect test_fractions test_json test_re test_textwrap""".split()
+
+# Interpreted by Braze's loop: those and as many of the others that say something about an interpreter.
+INTERPRETED = [
+    *COMPILED,
+    *"""test___future__ test_abc test_abstract_numbers test_aifc test_argparse test_array test_ast test_asyncgen test_asynchat
+test_atexit test_base64 test_baseexception test_bdb test_bigaddrspace test_bigmem test_binascii test_bufio test_builtin
+test_bytes test_bz2 test_calendar test_cgi test_charmapcodec test_cmd test_cmd_line test_cmd_line_script test_code
+test_code_module test_codeccallbacks test_codecs test_codeop test_colorsys test_compile test_compileall test_configparser
+test_contains test_context test_contextlib_async test_cprofile test_crypt test_csv test_datetime test_dbm_dumb
+test_decimal test_deque test_descrtut test_dict_version test_dictviews test_difflib test_dis test_distutils
+test_doctest test_doctest2 test_dtrace test_dynamic test_dynamicclassattribute test_eintr test_email test_ensurepip
+test_enumerate test_eof test_epoll test_errno test_exception_hierarchy test_faulthandler test_fcntl test_file test_filecmp
+test_fileinput test_fileio test_finalization test_flufl test_fnmatch test_format test_frozen test_future test_future3
+test_future4 test_future5 test_gc test_generator_stop test_generic_class test_genericalias test_genericpath
+test_getopt test_getpass test_gettext test_glob test_global test_graphlib test_grp test_gzip test_hash test_hashlib
+test_hmac test_html test_htmlparser test_imghdr test_importlib test_index test_inspect test_int_literal test_io
+test_ipaddress test_isinstance test_iterlen test_keyword test_largefile test_linecache test_lltrace test_locale
+test_logging test_long test_longexp test_lzma test_mailbox test_marshal test_memoryio test_memoryview test_mimetypes
+test_minidom test_mmap test_module test_modulefinder test_monitoring test_netrc test_numeric_tower test_optparse test_os
+test_osx_env test_pathlib test_pdb test_peepholer test_pep646_syntax test_pickle test_pickletools test_pkg test_pkgutil
+test_platform test_plistlib test_popen test_posixpath test_pow test_pprint test_print test_profile test_pstats test_pty
+test_pulldom test_pyclbr test_pydoc test_pyexpat test_queue test_quopri test_random test_reprlib test_rlcompleter
+test_robotparser test_runpy test_sched test_secrets test_select test_selectors test_shelve test_shlex test_shutil
+test_signal test_site test_smtpd test_sort test_sqlite3 test_stat test_statistics test_strftime test_string_literals
+test_stringprep test_strptime test_strtod test_struct test_structseq test_subclassinit test_subprocess test_sunau
+test_symbol test_symtable test_syntax test_sys test_sys_setprofile test_sys_settrace test_sysconfig test_tabnanny
+test_tarfile test_tempfile test_thread test_thread_local_bytes test_threadedtempfile test_threading test_threading_local
+test_threadsignals test_time test_timeit test_timeout test_tokenize test_trace test_type_annotations test_type_cache
+test_type_comments test_typechecks test_ucn test_unary test_unicode test_unicodedata test_unittest test_univnewlines
+test_unparse test_urllib test_urlparse test_userstring test_utf8source test_uu test_uuid test_wave test_weakref
+test_weakset test_wsgiref test_xdrlib test_xml_etree test_yield_from test_zipapp test_zipfile test_zipimport
+test_zlib""".split(),
+]
+
+# The part that belongs to `make test`: short modules, of every kind.
+PART_INTERPRETED = """test_grammar test_opcodes test_scope test_generators test_coroutines test_exceptions test_with
+test_contextlib test_class test_patma test_extcall test_except_star test_raise test_yield_from""".split()
+PART_COMPILED = """test_opcodes test_except_star test_raise test_with test_class test_property test_metaclass test_tuple
+test_slice test_unpack test_unpack_ex test_extcall test_keywordonlyarg test_positional_only_arg test_named_expressions
+test_patma test_augassign test_bool test_compare test_richcmp test_listcomps test_genexps test_dictcomps test_setcomps
+test_decorators test_defaultdict test_super""".split()
