@@ -26,6 +26,9 @@ int bz_frame_line(bz_frame* f);                 /* user's line of the current in
 bool bz_frame_is_generator(bz_frame* f);        /* owned by a generator or coroutine */
 PyObject* bz_frame_generator(bz_frame* f);      /* that generator or coroutine (borrowed), or NULL */
 bz_frame* bz_frame_back(bz_frame* f);
+bz_frame* bz_frame_of_object(PyObject* frame); /* of Python's frame object */
+/* A generator or coroutine stands at a yield inside a try or with statement: closing it runs code. */
+bool bz_generator_in_handler(PyObject* generator);
 bz_frame* bz_frame_top(void); /* of this thread */
 /* Makes the frame continue at `next` with `depth` stack entries (already written to localsplus). */
 void bz_frame_set_state(bz_frame* f, int next, int depth);

@@ -62,6 +62,8 @@ int bz_read_container(PyObject* container);
  * DICT_MERGE). Always one that some BUILD_* made; but when the trace began in the middle of a display or comprehension
  * that was before the trace: -1 then (break). */
 int bz_mutate_container(PyObject* container);
+/* `receiver` is about to be resumed by an await or yield from. Before anything has happened to it. */
+int bz_before_send(PyObject* receiver);
 /* What stands for an element (borrowed) that C code took out of a container (new reference). */
 PyObject* bz_loaded_element(PyObject* v);
 int bz_made(PyObject* fresh); /* MAKE_FUNCTION, BUILD_*, ... : created by the trace */

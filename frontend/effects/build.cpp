@@ -137,7 +137,8 @@ PyObject* Builder::make_instance(RecipeId id, const RecipeNode& n) {
     auto* type = reinterpret_cast<PyTypeObject*>(n.object.get());
     auto* base = reinterpret_cast<PyTypeObject*>(n.extra.get());
     bool exception = PyType_IsSubtype(base, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
-    bool tuple = base == &PyTuple_Type;
+    bool tuple = base == &PyTuple_Type || base == &PyLong_Type || base == &PyFloat_Type || base == &PyComplex_Type ||
+                 base == &PyUnicode_Type || base == &PyBytes_Type;  // cannot be changed: made whole
     Owned args = Owned::steal(PyTuple_New(0));
     if (tuple || exception) {  // contents belong to the constructor
         PyObject* contents = build(n.parts[1]);
@@ -177,6 +178,35 @@ PyObject* Builder::make_instance(RecipeId id, const RecipeNode& n) {
     return slot;
 }
 
+// The changed keys of a dict from which something was deleted: what is new, or there again, goes to the end in order.
+static bool record_moved_keys(Tracer& t, Recipes& r, PyObject* dict, std::vector<Effect>& out) {
+    std::vector<const Change*> changes;
+    for (const Change& c : t.journal.changes())
+        if (c.kind == Change::DictKey && c.target.get() == dict) changes.push_back(&c);
+    auto emit = [&](const Change& c, PyObject* now) {
+        Effect e{};
+        bool attribute = static_cast<bool>(c.holder);
+        e.object = attribute ? c.holder : c.target;
+        e.target = t.source_of(e.object.get());
+        e.key = c.key;
+        e.kind = now ? (attribute ? Effect::SetAttr : Effect::SetKey) : (attribute ? Effect::DelAttr : Effect::DelKey);
+        if (now && (e.value = r.record(t, now)) < 0) return false;
+        out.push_back(std::move(e));
+        return true;
+    };
+    for (const Change* c : changes)
+        if (c->old && (c->moved || !PyDict_GetItemWithError(dict, c->key.get()))) emit(*c, nullptr);
+    Py_ssize_t at = 0;
+    PyObject *key, *value;
+    while (PyDict_Next(dict, &at, &key, &value)) {
+        for (const Change* c : changes) {
+            if (!PyUnicode_CheckExact(key) || PyUnicode_Compare(key, c->key.get()) != 0) continue;
+            if ((c->moved || value != c->old.get()) && !emit(*c, value)) return false;
+        }
+    }
+    return true;
+}
+
 bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out) {
     for (const Change& c : t.journal.changes()) {
         PyObject* target = c.target.get();
@@ -190,7 +220,11 @@ bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out) {
         };
         bool attribute = false;
         switch (c.kind) {
+            case Change::DictOrder:
+                if (!record_moved_keys(t, r, target, out)) return false;
+                continue;
             case Change::DictKey: {
+                if (t.journal.deletes_from(target)) continue;
                 if (c.holder) {
                     attribute = true;
                     e.target = t.source_of(c.holder.get());

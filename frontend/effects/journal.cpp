@@ -59,6 +59,8 @@ int deque_assign(PyObject* deque, PyObject* elements) {
     return filled ? 0 : -1;
 }
 
+static bool is_number(PyObject* o) { return PyLong_CheckExact(o) || PyFloat_CheckExact(o); }
+
 const Change* Journal::find(PyObject* target, Change::Kind kind) const {
     auto it = index_.find(target);
     if (it == index_.end()) return nullptr;
@@ -80,7 +82,12 @@ const Change* Journal::find_key(PyObject* target, PyObject* key) const {
 }
 
 bool Journal::changed_key(PyObject* dict, PyObject* key) const {
-    return find(dict, Change::DictAll) || find_key(dict, key);
+    const Change* all = find(dict, Change::DictAll);
+    if (!all) return find_key(dict, key) != nullptr;
+    if (!all->lookup || !PyUnicode_CheckExact(key)) return true;
+    // An object that is still there is the one from before. (Equal numbers may be one object by chance.)
+    PyObject *was = PyDict_GetItemWithError(all->lookup.get(), key), *now = PyDict_GetItemWithError(dict, key);
+    return was != now || (now && is_number(now));
 }
 
 Change& Journal::record(Change::Kind kind, PyObject* target) {
@@ -94,29 +101,38 @@ Change& Journal::record(Change::Kind kind, PyObject* target) {
 
 int Journal::before_dict_key(PyObject* dict, PyObject* key, bool deletes, PyObject* holder) {
     if (find(dict, Change::DictAll)) return 0;
-    if (PyODict_Check(dict)) return before_dict(dict);
-    // Deleting and putting back would move the key to the end; only strings make a record that can be looked up without
-    // user code.
-    if (deletes || !PyUnicode_CheckExact(key)) return before_dict(dict);
-    if (find_key(dict, key)) return 0;
+    // Only strings make a record that can be looked up without user code.
+    if (PyODict_Check(dict) || !PyUnicode_CheckExact(key)) return before_dict(dict);
+    if (deletes && !deletes_from(dict)) {  // putting it back would move the key to the end
+        Owned items = Owned::steal(dict_items(dict));
+        if (!items) return -1;
+        record(Change::DictOrder, dict).old = std::move(items);
+    }
+    if (const Change* known = find_key(dict, key)) {
+        const_cast<Change*>(known)->moved |= deletes;
+        return 0;
+    }
     PyObject* old = PyDict_GetItemWithError(dict, key);
     if (!old && PyErr_Occurred()) return -1;
     Change& c = record(Change::DictKey, dict);
     c.key = Owned::share(key);
     c.old = Owned::share(old);
     c.holder = Owned::share(holder);
+    c.moved = deletes;
     return 0;
 }
 
 // The items before the trace, where single keys may have been changed already: new keys stand at the end and are left
-// out.
+// out. Once a key was deleted, from the items before that.
 Owned Journal::original_items(PyObject* dict) const {
-    Owned now = Owned::steal(dict_items(dict));
+    const Change* order = find(dict, Change::DictOrder);
+    Owned now = order ? order->old : Owned::steal(dict_items(dict));
     if (!now || !index_.contains(dict)) return now;
     Owned out = Owned::steal(PyList_New(0));
     for (Py_ssize_t i = 0; out && i < PyTuple_GET_SIZE(now.get()); ++i) {
         PyObject* pair = PyTuple_GET_ITEM(now.get(), i);
         const Change* c = find_key(dict, PyTuple_GET_ITEM(pair, 0));
+        if (c && order && c > order) c = nullptr;
         if (c && !c->old) continue;
         Owned item = c ? Owned::steal(PyTuple_Pack(2, PyTuple_GET_ITEM(pair, 0), c->old.get())) : Owned::share(pair);
         if (!item || PyList_Append(out.get(), item.get()) < 0) return nullptr;
@@ -128,7 +144,16 @@ int Journal::before_dict(PyObject* dict) {
     if (find(dict, Change::DictAll)) return 0;
     Owned items = original_items(dict);
     if (!items) return -1;
-    record(Change::DictAll, dict).old = std::move(items);
+    Owned lookup = Owned::steal(PyDict_New());
+    for (Py_ssize_t i = 0; lookup && i < PyTuple_GET_SIZE(items.get()); ++i) {
+        PyObject* pair = PyTuple_GET_ITEM(items.get(), i);
+        if (PyUnicode_CheckExact(PyTuple_GET_ITEM(pair, 0)) &&
+            PyDict_SetItem(lookup.get(), PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1)) < 0)
+            return -1;
+    }
+    Change& c = record(Change::DictAll, dict);
+    c.old = std::move(items);
+    c.lookup = std::move(lookup);
     return 0;
 }
 
@@ -208,7 +233,8 @@ void Journal::undo() {
             case Change::DictKey:
                 err = c.old ? PyDict_SetItem(t, c.key.get(), c.old.get()) : PyDict_DelItem(t, c.key.get());
                 break;
-            case Change::DictAll: err = dict_assign(t, c.old.get()); break;
+            case Change::DictAll:
+            case Change::DictOrder: err = dict_assign(t, c.old.get()); break;
             case Change::ListAppends:
                 if (PyList_GET_SIZE(t) > c.length) err = PyList_SetSlice(t, c.length, PyList_GET_SIZE(t), nullptr);
                 break;

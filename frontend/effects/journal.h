@@ -13,6 +13,7 @@ struct Change {
     enum Kind : uint8_t {
         DictKey,      // one key of a dict (a namespace or an attribute dict): `key`, old value or nothing
         DictAll,      // a whole dict or subclass: old items in order
+        DictOrder,    // a key of the dict is deleted: old items in order, only to put them back
         ListAppends,  // a list that only grew: `length` is the old one
         ListAll,
         SetAll,
@@ -25,7 +26,9 @@ struct Change {
     Owned holder;  // DictKey of an attribute dict: the object itself
     Owned key;
     Owned old;  // value, or a tuple/list of the old contents
+    Owned lookup;  // DictAll: the old values of the string keys
     Py_ssize_t length = 0;
+    bool moved = false;  // DictKey: was deleted, so that it stands at the end if it is there again
 };
 
 class Journal {
@@ -46,6 +49,7 @@ class Journal {
     // Was anything of this container (or this key of this dict) changed by the trace?
     bool changed(PyObject* target) const { return index_.contains(target); }
     bool changed_key(PyObject* dict, PyObject* key) const;
+    bool deletes_from(PyObject* dict) const { return find(dict, Change::DictOrder) != nullptr; }
     bool changed_slot(PyObject* object, PyObject* name) const { return find_key(object, name) != nullptr; }
     // Old contents of a changed list, set or deque (a list) or dict (tuple of (key, value) pairs); nothing if
     // unchanged.

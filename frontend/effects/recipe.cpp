@@ -1,5 +1,7 @@
 #include "frontend/effects/recipe.h"
 
+#include <structmember.h>
+
 #include <cstring>
 
 namespace braze::frontend {
@@ -17,10 +19,22 @@ RecipeId Recipes::fail(PyObject* v) {
     return -1;
 }
 
+static PyTypeObject* solid_base(PyTypeObject* t) {
+    while (is_python_class(t) && t->tp_base) t = t->tp_base;
+    return t;
+}
+
+// A class that the trace made, be it `v` or its type.
+static PyObject* fresh_class(const Tracer& t, PyObject* v) {
+    if (PyType_Check(v) && t.is_fresh(v)) return v;
+    auto* type = reinterpret_cast<PyObject*>(Py_TYPE(v));
+    return t.is_fresh(type) ? type : nullptr;
+}
+
 RecipeId Recipes::record(Tracer& t, PyObject* v) {
     if (!v) return push({RecipeNode::Null});
     auto it = memo_.find(v);
-    if (it != memo_.end()) return it->second;
+    if (it != memo_.end()) return open_.contains(it->second) ? fail(v) : it->second;
     RecipeNode n{RecipeNode::Const};
     if (t.capture->is_fake(v)) {
         ValueRef ref = t.capture->value_of(v);
@@ -37,6 +51,8 @@ RecipeId Recipes::record(Tracer& t, PyObject* v) {
         n.kind = RecipeNode::Output;
         n.index = static_cast<int>(outputs.size());
         outputs.push_back(Owned::share(v));
+    } else if (PyObject* made = fresh_class(t, v)) {
+        return fail(made);  // each run makes a class of its own
     } else if (SourceId s = t.source_of(v); s != kNoSource && !is_primitive(v)) {
         n.kind = RecipeNode::Fetch;
         n.index = s;
@@ -48,7 +64,12 @@ RecipeId Recipes::record(Tracer& t, PyObject* v) {
         RecipeId id = push({RecipeNode::Null});
         memo_[v] = id;
         kept_.push_back(Owned::share(v));
-        return record_new(t, v, id);
+        bool late = !PyList_Check(v) && !PyDict_Check(v) && !PyCell_Check(v) && !PyFunction_Check(v) &&
+                    solid_base(Py_TYPE(v)) != &PyBaseObject_Type;
+        if (late) open_.insert(id);
+        RecipeId made = record_new(t, v, id);
+        open_.erase(id);
+        return made;
     }
     RecipeId id = push(std::move(n));
     memo_[v] = id;
@@ -189,18 +210,44 @@ RecipeId Recipes::record_function(Tracer& t, PyObject* v, RecipeId id) {
     return id;
 }
 
-static PyTypeObject* solid_base(PyTypeObject* t) {
-    while (is_python_class(t) && t->tp_base) t = t->tp_base;
-    return t;
+// What an instance of a subclass of a number or string class is equal to; nothing for other classes.
+static Owned plain_value(PyObject* v, PyTypeObject* base) {
+    if (base == &PyLong_Type) return Owned::steal(PyLong_Type.tp_as_number->nb_int(v));
+    if (base == &PyFloat_Type) return Owned::steal(PyFloat_FromDouble(PyFloat_AS_DOUBLE(v)));
+    if (base == &PyComplex_Type) return Owned::steal(PyComplex_FromCComplex(PyComplex_AsCComplex(v)));
+    if (base == &PyUnicode_Type) return Owned::steal(PyUnicode_FromObject(v));
+    if (base == &PyBytes_Type) return Owned::steal(PyBytes_FromStringAndSize(PyBytes_AS_STRING(v), PyBytes_GET_SIZE(v)));
+    return nullptr;
+}
+
+// Types of C code that __reduce__ makes again, exactly, out of what it names.
+static bool reduces_exactly(PyTypeObject* t) {
+    static const char* const names[] = {"list_iterator",      "tuple_iterator",       "str_iterator",
+                                        "str_ascii_iterator", "bytes_iterator",       "range_iterator",
+                                        "longrange_iterator", "list_reverseiterator", "reversed",
+                                        "enumerate",          "zip",                  "map",
+                                        "filter",             "functools.partial",    "operator.itemgetter",
+                                        "operator.attrgetter", "operator.methodcaller", "types.SimpleNamespace",
+                                        "decimal.Decimal",    "itertools.count",      "itertools.repeat",
+                                        "itertools.chain",    "itertools.islice",     "itertools.starmap",
+                                        "itertools.zip_longest", "torch.Size",        "builtin_function_or_method"};
+    for (const char* n : names)
+        if (std::strcmp(t->tp_name, n) == 0) return true;
+    return std::strncmp(t->tp_name, "datetime.", 9) == 0 || std::strncmp(t->tp_name, "torch.", 6) == 0;
 }
 
 RecipeId Recipes::record_instance(Tracer& t, PyObject* v, RecipeId id) {
     PyTypeObject* type = Py_TYPE(v);
     PyTypeObject* base = solid_base(type);
     bool exception = PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
-    bool known = base == &PyBaseObject_Type || base == &PyList_Type || base == &PyDict_Type || base == &PyTuple_Type ||
+    Owned value = plain_value(v, base);
+    bool known = value || base == &PyBaseObject_Type || base == &PyList_Type || base == &PyDict_Type || base == &PyTuple_Type ||
                  base == &PySet_Type || base == &PyODict_Type || exception;
     if (!known) return record_reduce(t, v, id);
+    if (exception) {  // it was raised: the frames in its traceback are not those of a real run
+        Owned traceback = Owned::steal(PyException_GetTraceback(v));
+        if (traceback) return fail(v);
+    }
     RecipeNode n{RecipeNode::Instance};
     n.object = Owned::share(reinterpret_cast<PyObject*>(type));
     n.extra = Owned::share(reinterpret_cast<PyObject*>(base));
@@ -212,7 +259,9 @@ RecipeId Recipes::record_instance(Tracer& t, PyObject* v, RecipeId id) {
         if (record_new(t, *dp, dict) < 0) return -1;
     }
     RecipeId contents = -1;
-    if (base == &PyList_Type) {
+    if (value) {
+        contents = record(t, value.get());
+    } else if (base == &PyList_Type) {
         Owned l = Owned::steal(PyList_GetSlice(v, 0, PyList_GET_SIZE(v)));
         contents = record_new(t, l.get(), push({RecipeNode::Null}));
     } else if (base == &PyTuple_Type) {
@@ -238,11 +287,12 @@ RecipeId Recipes::record_instance(Tracer& t, PyObject* v, RecipeId id) {
     // __slots__ along the MRO
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
         auto* k = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
-        if (!is_python_class(k)) continue;
+        if (!is_python_class(k) && !exception) continue;
         Py_ssize_t pos = 0;
         PyObject *name, *d;
         while (PyDict_Next(k->tp_dict, &pos, &name, &d)) {
             if (Py_TYPE(d) != &PyMemberDescr_Type) continue;
+            if (reinterpret_cast<PyMemberDescrObject*>(d)->d_member->flags & READONLY) continue;
             Owned x = Owned::steal(Py_TYPE(d)->tp_descr_get(d, v, reinterpret_cast<PyObject*>(type)));
             if (!x) {
                 PyErr_Clear();
@@ -254,6 +304,14 @@ RecipeId Recipes::record_instance(Tracer& t, PyObject* v, RecipeId id) {
             n.parts.push_back(r);
         }
     }
+    for (const char* name : {"__cause__", "__context__"}) {  // the former sets __suppress_context__
+        Owned x = Owned::steal(exception ? PyObject_GetAttrString(v, name) : nullptr);
+        if (!x || x.get() == Py_None) continue;
+        RecipeId r = record(t, x.get());
+        if (r < 0) return -1;
+        n.names.push_back(Owned::steal(PyUnicode_InternFromString(name)));
+        n.parts.push_back(r);
+    }
     nodes[static_cast<size_t>(id)] = std::move(n);
     return id;
 }
@@ -261,7 +319,7 @@ RecipeId Recipes::record_instance(Tracer& t, PyObject* v, RecipeId id) {
 // Iterators, partials and other C objects say themselves how to make them.
 RecipeId Recipes::record_reduce(Tracer& t, PyObject* v, RecipeId id) {
     if (PyGen_Check(v) || PyCoro_CheckExact(v) || Py_TYPE(v) == &PySuper_Type) return fail(v);
-    if (Py_TYPE(v)->tp_getattro != PyObject_GenericGetAttr) return fail(v);
+    if (Py_TYPE(v)->tp_getattro != PyObject_GenericGetAttr || !reduces_exactly(Py_TYPE(v))) return fail(v);
     Owned r = Owned::steal(PyObject_CallMethod(v, "__reduce__", nullptr));
     if (!r || !PyTuple_Check(r.get()) || PyTuple_GET_SIZE(r.get()) < 2) {
         PyErr_Clear();

@@ -5,6 +5,7 @@
 #pragma once
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "frontend/effects/journal.h"
@@ -73,6 +74,7 @@ class Recipes {
     std::string failure;
     Owned culprit;        // the first object that cannot be rebuilt
     void forget_trace();  // drops what only recording needs
+    RecipeId fail(PyObject* v);
 
   private:
     RecipeId push(RecipeNode n);
@@ -81,8 +83,8 @@ class Recipes {
     RecipeId record_function(Tracer& t, PyObject* v, RecipeId id);
     RecipeId record_reduce(Tracer& t, PyObject* v, RecipeId id);
     RecipeId items(Tracer& t, RecipeId id, RecipeNode::Kind kind, PyObject* sequence);
-    RecipeId fail(PyObject* v);
     std::unordered_map<PyObject*, RecipeId> memo_;
+    std::unordered_set<RecipeId> open_;  // begun, and made only once their parts are: no cycle may go through them
     std::vector<Owned> kept_;
 };
 

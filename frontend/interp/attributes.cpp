@@ -111,7 +111,7 @@ PyObject* load_attribute(Tracer& t, PyObject* owner, PyObject* name, bool generi
     if (attr) {
         if (Py_TYPE(attr)->tp_descr_get) return bind(t, attr, owner, tp, name, s);
         if (tp->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) return Py_NewRef(attr);
-        if (t.journal.changed_slot((PyObject*)tp, name)) return t.result(Py_NewRef(attr));
+        if (t.journal.changed_slot((PyObject*)tp, name) || t.is_fresh(tp)) return t.result(Py_NewRef(attr));
         return t.loaded(Py_NewRef(attr), t.guards.sources.add(SourceKind::TypeAttribute, t.type_source(tp), name));
     }
     static PyObject* getattr_name = PyUnicode_InternFromString("__getattr__");
@@ -133,7 +133,7 @@ static PyObject* class_attribute(Tracer& t, PyObject* cls, PyObject* name) {
     PyObject* attr = t.type_attribute(tp, name);
     if (!attr) return t.result(PyObject_GetAttr(cls, name));
     if (Py_TYPE(attr)->tp_descr_get) return t.result(PyObject_GetAttr(cls, name));
-    if ((tp->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) || t.journal.changed_slot(cls, name))
+    if ((tp->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) || t.journal.changed_slot(cls, name) || t.is_fresh(tp))
         return t.result(Py_NewRef(attr));
     return t.loaded(Py_NewRef(attr), t.guards.sources.add(SourceKind::TypeAttribute, t.type_source(tp), name));
 }

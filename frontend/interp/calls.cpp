@@ -15,7 +15,9 @@ static bool named(PyObject* o, const char* n) { return std::strcmp(Py_TYPE(o)->t
 // pure.
 static int check_callback(Tracer& t, PyObject* v) {
     if (const CFunction* f = c_function(v)) {
-        if (f->policy != Policy::Pure && f->policy != Policy::Torch)
+        // What these read was guarded with the arguments.
+        bool reads = f->name == "builtins.len" || f->name == "builtins.isinstance";
+        if (f->policy != Policy::Pure && f->policy != Policy::Torch && !reads)
             return t.stop("unknown-c-function", f->name + " as a callback"), -1;
     } else if (named(v, "functools.partial")) {
         Owned inner = Owned::steal(PyObject_GetAttrString(v, "func"));
@@ -44,7 +46,13 @@ int read_arguments(Tracer& t, Args a, Py_ssize_t from) {
 
 PyObject* finish_c_call(Tracer& t, PyObject* r) {
     if (!r) return nullptr;
-    if (!is_primitive(r) && Py_REFCNT(r) == 1 && !t.is_tensor(r)) t.made(r);
+    if (!is_primitive(r) && Py_REFCNT(r) == 1 && !t.is_tensor(r)) {
+        t.made(r);
+        for (Py_ssize_t i = 0; PyTuple_CheckExact(r) && i < PyTuple_GET_SIZE(r); ++i) {  // of itertools.tee
+            PyObject* x = PyTuple_GET_ITEM(r, i);
+            if (Py_REFCNT(x) == 1 && PyIter_Check(x)) t.made(x);
+        }
+    }
     return t.result(r);
 }
 
@@ -95,6 +103,15 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
     return nullptr;
 }
 
+// super() reads the first argument where it lies in the frame; in the root frame no instruction may have loaded it yet.
+static int know_first_argument(Tracer& t) {
+    bz_frame* f = bz_frame_top();
+    if (!f || f != bz_trace_root_frame() || !t.state_size()) return 0;
+    PyObject *first = bz_frame_localsplus(f)[0], *before = t.state()[0];
+    bool same = first && first == before && !PyCell_Check(first) && t.source_of(first) == kNoSource;
+    return same ? t.note(first, t.guards.sources.local(0)) : 0;
+}
+
 // type.__call__, in steps: the object is known to be fresh before its __init__ runs.
 PyObject* call_type(Tracer& t, PyTypeObject* type, Args a) {
     if (a.total() == 1 && is_symbolic(a.v[0])) {
@@ -112,6 +129,7 @@ PyObject* call_type(Tracer& t, PyTypeObject* type, Args a) {
     if (!torch_tensor && !c_type_allowed(base)) return t.stop("unknown-c-function", type_name(base) + "()");
     if (base == type || type == &PySuper_Type || torch_tensor) {
         if (read_arguments(t, a) < 0) return nullptr;
+        if (type == &PySuper_Type && a.total() == 0 && know_first_argument(t) < 0) return nullptr;
         PyObject* r = PyObject_Vectorcall(reinterpret_cast<PyObject*>(type), a.v, static_cast<size_t>(a.n), a.kwnames);
         if (r && !t.is_tensor(r)) t.made(r);
         return t.result(r);
@@ -126,6 +144,9 @@ PyObject* call_type(Tracer& t, PyTypeObject* type, Args a) {
     }
     static PyObject *new_name = PyUnicode_InternFromString("__new__"),
                     *init_name = PyUnicode_InternFromString("__init__");
+    static PyObject* del_name = PyUnicode_InternFromString("__del__");
+    if (PyObject* del = t.type_attribute(type, del_name); del && PyFunction_Check(del))
+        return t.stop("finaliser", type_name(type));
     t.type_attribute(type, new_name);
     PyObject* init = t.type_attribute(type, init_name);
     PyObject* object = type->tp_new(type, args.get(), kwargs.get());
@@ -234,6 +255,7 @@ PyObject* call(Tracer& t, PyObject* callable, Args a) {
         // Of constants it gives a constant, as in eager from the cache. Else what it caches is traced.
         bool constant = true;
         for (Py_ssize_t i = 0; i < a.total(); ++i) constant &= is_constant_value(a.v[i]) || is_singleton(a.v[i]);
+        if (t.is_fresh(callable)) return t.result(vectorcall(callable, a));  // its cache is the trace's own
         if (constant) {
             int mode = bz_mode_set(BZ_OFF);
             Owned r = Owned::steal(vectorcall(callable, a));

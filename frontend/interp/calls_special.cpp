@@ -11,8 +11,10 @@ namespace {
 
 PyObject* boolean(bool b) { return Py_NewRef(b ? Py_True : Py_False); }
 
+// `a` begins with what a method is bound to.
 PyObject* run(Tracer& t, PyObject* callable, Args a) {
-    return t.result(PyObject_Vectorcall(callable, a.v, static_cast<size_t>(a.n), a.kwnames));
+    Py_ssize_t bound = bound_self(callable) || Py_TYPE(callable) == &_PyMethodWrapper_Type;
+    return t.result(PyObject_Vectorcall(callable, a.v + bound, static_cast<size_t>(a.n - bound), a.kwnames));
 }
 
 PyObject* do_len(Tracer& t, PyObject* callable, Args a) {
@@ -98,6 +100,62 @@ PyObject* do_id(Tracer& t, PyObject* callable, Args a) {
     return run(t, callable, a);
 }
 
+// object.__reduce_ex__ and the like read all attributes.
+PyObject* do_state(Tracer& t, PyObject* callable, Args a) {
+    if (a.n < 1 || read_arguments(t, a) < 0) return a.n < 1 ? run(t, callable, a) : nullptr;
+    PyObject* o = a.v[0];
+    SourceId s = t.source_of(o);
+    if (s != kNoSource && !PyType_Check(o) && t.guards.sources[s].kind != SourceKind::Const) {
+        SourceTable& sources = t.guards.sources;
+        PyObject** dp = bz_instance_dict_pointer(o);
+        if (dp && *dp) {
+            t.know(*dp, sources.add(SourceKind::InstanceDict, s, nullptr));
+            if (t.read_all(*dp) < 0) return nullptr;
+        }
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(Py_TYPE(o)->tp_mro); ++i) {
+            auto* k = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(Py_TYPE(o)->tp_mro, i));
+            Py_ssize_t pos = 0;
+            PyObject *name, *d;
+            while (is_python_class(k) && PyDict_Next(k->tp_dict, &pos, &name, &d)) {
+                if (Py_TYPE(d) != &PyMemberDescr_Type) continue;
+                if (t.journal.changed_slot(o, name)) continue;
+                Owned v = Owned::steal(Py_TYPE(d)->tp_descr_get(d, o, reinterpret_cast<PyObject*>(Py_TYPE(o))));
+                PyErr_Clear();
+                SourceId slot = sources.add(SourceKind::SlotMember, s, d);
+                if (!v) {
+                    t.guards.absent(slot);
+                } else if (t.note(v.get(), slot) < 0 || t.read_all(v.get()) < 0) {
+                    return nullptr;
+                }
+            }
+        }
+    }
+    return run(t, callable, a);
+}
+
+PyObject* do_build_class(Tracer& t, PyObject* callable, Args a) {
+    if (read_arguments(t, a) < 0) return nullptr;
+    PyObject* made = run(t, callable, a);
+    if (made) t.made(made);
+    return made;
+}
+
+PyObject* do_exc_info(Tracer& t, PyObject* callable, Args a) {
+    Owned handled = Owned::steal(PyErr_GetHandledException());
+    if (handled && handled.get() == t.handled_before())
+        return t.stop("frame-inspection", "the exception that the caller handles");
+    return run(t, callable, a);
+}
+
+// Of a frame that the trace has left, or still runs (an error). Any other one is the program's.
+PyObject* do_frame_clear(Tracer& t, PyObject* callable, Args a) {
+    if (a.n != 1 || !PyFrame_Check(a.v[0])) return run(t, callable, a);
+    PyObject* generator = bz_frame_generator(bz_frame_of_object(a.v[0]));
+    if (t.source_of(a.v[0]) != kNoSource || (generator && !t.is_fresh(generator)))
+        return t.stop("frame-inspection", "frame.clear()");
+    return run(t, callable, a);
+}
+
 PyObject* do_generic_getattr(Tracer& t, PyObject* callable, Args a) {
     if (a.n != 2 || t.capture->is_fake(a.v[0]) || PyType_Check(a.v[0]) || PyModule_Check(a.v[0])) {
         if (a.n == 2) return get_attribute(t, a.v[0], a.v[1]);
@@ -125,6 +183,8 @@ PyObject* do_type_setattr(Tracer& t, PyObject* callable, Args a) {
 
 PyObject* do_dict_get(Tracer& t, PyObject* callable, Args a) {
     if (a.kwnames || a.n < 2 || a.n > 3) return run(t, callable, a);
+    if (!is_plain_key(a.v[1]) && !is_symbolic(a.v[1]))  // its __hash__ is the program's: it runs once
+        return t.read_all(a.v[0]) < 0 ? nullptr : run(t, callable, a);
     Owned key = Owned::steal(fixed(a.v[1]));
     if (!key) return nullptr;
     if (!PyDict_Contains(a.v[0], key.get())) {
@@ -144,9 +204,6 @@ PyObject* do_set_item(Tracer& t, Args a, bool deletes) {
 PyObject* do_generator(Tracer& t, const CFunction& f, PyObject* callable, Args a) {
     if (a.n >= 1 && t.is_iterator_from_before(a.v[0])) return t.stop("iterator-from-before", f.name);
     if (read_arguments(t, a, 1) < 0) return nullptr;
-    if (PyCFunction_Check(callable)) {  // bound: without self
-        return t.result(PyObject_Vectorcall(callable, a.v + 1, static_cast<size_t>(a.n - 1), a.kwnames));
-    }
     return run(t, callable, a);
 }
 
@@ -219,10 +276,14 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
     if (n == "builtins.vars") return do_vars(t, callable, a);
     if (n == "builtins.isinstance") return do_isinstance(t, callable, a);
     if (n == "builtins.id") return do_id(t, callable, a);
+    if (n == "builtins.__build_class__") return do_build_class(t, callable, a);
+    if (n == "sys.exc_info") return do_exc_info(t, callable, a);
+    if (n == "frame.clear") return do_frame_clear(t, callable, a);
     if (n == "builtins.globals") return t.stop("frame-inspection", "globals()");
     if (n == "object.__getattribute__" || n == "module.__getattribute__") return do_generic_getattr(t, callable, a);
     if (n == "object.__setattr__") return do_generic_setattr(t, callable, a, false);
     if (n == "object.__delattr__") return do_generic_setattr(t, callable, a, true);
+    if (n.starts_with("object.__")) return do_state(t, callable, a);
     if (n == "type.__setattr__") return do_type_setattr(t, callable, a);
     if (n == "type.__call__") {
         if (a.n < 1 || !PyType_Check(a.v[0])) return run(t, callable, a);
@@ -240,7 +301,11 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
     if (n == "list.__getitem__" && a.n == 2) return sequence_item(t, a.v[0], a.v[1]);
     if (n.ends_with(".__setitem__")) return do_set_item(t, a, false);
     if (n.ends_with(".__delitem__")) return do_set_item(t, a, true);
-    if (n.starts_with("generator.")) return do_generator(t, f, callable, a);
+    if (n.starts_with("BaseException.")) {  // they change the exception
+        if (a.n && t.source_of(a.v[0]) != kNoSource) return t.stop("unknown-object", n);
+        return read_arguments(t, a) < 0 ? nullptr : run(t, callable, a);
+    }
+    if (n.starts_with("generator.") || n.starts_with("coroutine.")) return do_generator(t, f, callable, a);
     if (n == "torch._C._FunctionBase.apply") return do_apply(t, callable, a);
     if (n.starts_with("_thread.")) return do_lock(t, f, a);
     if (n == "operator.itemgetter") return do_getter(t, callable, a, true);

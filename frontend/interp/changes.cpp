@@ -39,6 +39,14 @@ int store_generic(Tracer& t, PyObject* owner, PyObject* name, PyObject* value) {
             if (!d) return -1;
             dp = bz_instance_dict_pointer(owner);
         }
+        if (!value && !t.journal.changed_key(*dp, name)) {  // that it is there, or is not, is an assumption
+            SourceId d = t.guards.sources.add(SourceKind::InstanceDict, s, nullptr);
+            if (PyDict_GetItemWithError(*dp, name)) {
+                t.guards.present(t.guards.sources.add(SourceKind::DictItem, d, name));
+            } else {
+                t.guards.dict_lacks(d, name);
+            }
+        }
         if (t.journal.before_dict_key(*dp, name, value == nullptr, owner) < 0) return -1;
     } else if (dp && !fresh) {
         return t.stop("unknown-object", type_name(tp)), -1;
@@ -88,14 +96,17 @@ int bz_store_global(bz_frame* f, PyObject* name, PyObject* value) {
         PyErr_Format(PyExc_NameError, "name '%U' is not defined", name);
         return -1;
     }
-    if (t.journal.before_dict_key(g, name, false, nullptr) < 0) return -1;
+    if (t.journal.before_dict_key(g, name, value == nullptr, nullptr) < 0) return -1;
     return value ? PyDict_SetItem(g, name, value) : PyDict_DelItem(g, name);
 }
 
 int bz_store_deref(bz_frame*, int, PyObject* cell, PyObject* value) {
     Tracer& t = *Tracer::current();
     if (!t.begin_hook()) return -1;
-    if (!t.is_fresh(cell) && t.journal.before_cell(cell) < 0) return -1;
+    if (!t.is_fresh(cell)) {
+        if (t.source_of(cell) == kNoSource) return t.stop("unknown-object", "a variable of another function"), -1;
+        if (t.journal.before_cell(cell) < 0) return -1;
+    }
     return PyCell_Set(cell, value);
 }
 

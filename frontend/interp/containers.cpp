@@ -31,6 +31,12 @@ int Tracer::read_all(PyObject* v, int level) {
     if (level > 8) return 0;
     SourceId s = source_of(v);
     bool container = PyList_Check(v) || PyTuple_Check(v) || PyDict_Check(v) || PyAnySet_Check(v) || is_deque(v);
+    if (s != kNoSource && PyExceptionInstance_Check(v)) {  // str() and repr() read its arguments
+        static PyObject* name = PyUnicode_InternFromString("args");
+        Owned args = Owned::steal(PyObject_GenericGetAttr(v, name));
+        SourceId from = guards.sources.add(SourceKind::Attribute, s, name);
+        return args && !journal.changed_slot(v, name) ? note_container(args.get(), from, level) : 0;
+    }
     if (s == kNoSource) {  // fresh: what it holds may be sourced
         if (!container) return 0;
         if (PyList_Check(v) || PyTuple_Check(v)) {
@@ -45,6 +51,11 @@ int Tracer::read_all(PyObject* v, int level) {
                 if (!is_primitive(x) && read_all(x, level + 1) < 0) return -1;
         }
         return 0;
+    }
+    if (!container && s != kNoSource) {  // its methods read what no guard sees
+        for (const char* n : {"bytearray", "memoryview", "array.array", "dict_keys", "dict_values", "dict_items"})
+            if (type_name(Py_TYPE(v)) == n) return stop("dynamic-value", type_name(Py_TYPE(v))), -1;
+        if (type_name(Py_TYPE(v)) == "re.Match") guards.is(s, v);
     }
     if (!container || is_constant_value(v) || guards.sources[s].kind == SourceKind::Const) {
         // A constant object (a module's dict, a class's table) has no guard of its own: its contents count when they
@@ -69,6 +80,7 @@ int Tracer::note_container(PyObject* v, SourceId s, int level) {
         Owned keys = Owned::steal(PyTuple_New(n));
         for (Py_ssize_t i = 0; i < n; ++i) {
             PyObject* k = PyTuple_GET_ITEM(PyTuple_GET_ITEM(items.get(), i), 0);
+            if (!is_plain_key(k)) return stop("dynamic-value", "the keys of a dict"), -1;
             Py_INCREF(k);
             PyTuple_SET_ITEM(keys.get(), i, k);
         }

@@ -20,6 +20,10 @@ static bool foreign(PyObject* o) { return std::strncmp(Py_TYPE(o)->tp_name, "num
 PyObject* dict_item(Tracer& t, PyObject* dict, PyObject* key) {
     SourceId s = t.source_of(dict);
     if (t.read_all(key) < 0) return nullptr;
+    if (!is_plain_key(key)) {  // its __hash__ is the program's: it runs once
+        if (s != kNoSource && t.read_all(dict) < 0) return nullptr;
+        return t.result(PyObject_GetItem(dict, key));
+    }
     PyObject* v = PyDict_GetItemWithError(dict, key);
     if (!v && PyErr_Occurred()) return nullptr;
     bool changed = t.journal.changed_key(dict, key);
@@ -274,6 +278,7 @@ int bz_contains(PyObject* c, PyObject* v) {
         return number ? bz_contains(c, number.get()) : -1;
     }
     t.touch(v);
+    if (t.is_iterator_from_before(c)) return t.stop("iterator-from-before", type_name(Py_TYPE(c))), -1;
     if (PyDict_Check(c) && !overrides(t, c, "__contains__")) {
         SourceId s = t.source_of(c);
         int r = PyDict_Contains(c, v);
@@ -342,6 +347,13 @@ int bz_read_container(PyObject* c) {
     if (t.source_of(c) != kNoSource && PyIter_Check(c) && !is_python_class(Py_TYPE(c)))
         return t.stop("iterator-from-before", type_name(Py_TYPE(c))), -1;
     return t.read_all(c);
+}
+
+int bz_before_send(PyObject* receiver) {
+    Tracer& t = *Tracer::current();
+    if (t.is_iterator_from_before(receiver))
+        return t.stop("iterator-from-before", type_name(Py_TYPE(receiver))), -1;
+    return 0;
 }
 
 PyObject* bz_loaded_element(PyObject* v) { return Tracer::current()->result(Py_NewRef(v)); }

@@ -45,6 +45,18 @@ bool is_constant_value(PyObject* o) {
     return type_is_named(o, "torch.device") || type_is_named(o, "torch.finfo") || type_is_named(o, "torch.iinfo");
 }
 
+bool is_plain_key(PyObject* o) {
+    if (is_constant_value(o) || is_singleton(o)) return true;
+    PyTypeObject* t = Py_TYPE(o);
+    if (PyTuple_CheckExact(o)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
+            if (!is_plain_key(PyTuple_GET_ITEM(o, i))) return false;
+        return true;
+    }
+    bool by_identity = t->tp_richcompare == PyBaseObject_Type.tp_richcompare || !t->tp_richcompare;
+    return !is_python_class(t) || (by_identity && t->tp_hash == PyBaseObject_Type.tp_hash);
+}
+
 bool is_python_class(PyTypeObject* t) {
     return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
 }
@@ -86,11 +98,16 @@ SourceId Tracer::source_of(PyObject* o) const {
 }
 
 bool Tracer::is_iterator_from_before(PyObject* it) const {
-    if (PyGen_Check(it) || PyCoro_CheckExact(it) || PyAsyncGen_CheckExact(it)) return !is_fresh(it);
-    return source_of(it) != kNoSource && PyIter_Check(it) && !is_python_class(Py_TYPE(it));
+    // It may be reached without a source, through C code.
+    bool moves = PyIter_Check(it) && !is_python_class(Py_TYPE(it));
+    // Made by an instruction for the await that follows.
+    if (std::strncmp(Py_TYPE(it)->tp_name, "async_generator_", 16) == 0 || type_is_named(it, "coroutine_wrapper"))
+        return source_of(it) != kNoSource;
+    return (moves || PyCoro_CheckExact(it) || PyAsyncGen_CheckExact(it)) && !is_fresh(it);
 }
 
 void Tracer::made(PyObject* o) {
+    if (PyType_Check(o)) identity_.erase(o);  // its own class statement may have met it already
     if (is_primitive(o) || source_of(o) != kNoSource) return;
     if (fresh_.emplace(o, root_event).second) kept_.push_back(Owned::share(o));
 }
@@ -258,11 +275,33 @@ int Tracer::use_function(PyObject* fn) {
 SourceId Tracer::type_source(PyTypeObject* t) {
     auto* o = reinterpret_cast<PyObject*>(t);
     SourceId s = guards.sources.constant(o);
-    identity_.try_emplace(o, s);
+    if (!is_fresh(o)) identity_.try_emplace(o, s);
     return s;
 }
 
+// Of a class that the trace made: assumptions are about the classes from before that it inherits from.
+PyObject* Tracer::inherited_attribute(PyTypeObject* t, PyObject* name) {
+    for (Py_ssize_t i = 0; t->tp_mro && i < PyTuple_GET_SIZE(t->tp_mro); ++i) {
+        auto* k = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, i));
+        auto* o = reinterpret_cast<PyObject*>(k);
+        PyObject* v = PyDict_GetItemWithError(k->tp_dict, name);
+        if (!is_fresh(o) && !(k->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !journal.changed_slot(o, name)) {
+            SourceId s = guards.sources.add(SourceKind::ClassDictItem, type_source(k), name);
+            if (!v) {
+                guards.absent(s);
+            } else if (!PyFunction_Check(v) && Py_TYPE(v)->tp_descr_get) {
+                guards.is(s, v);
+            } else {
+                note(v, s);
+            }
+        }
+        if (v) return v;
+    }
+    return nullptr;
+}
+
 PyObject* Tracer::type_attribute(PyTypeObject* t, PyObject* name) {
+    if (is_fresh(t)) return inherited_attribute(t, name);
     PyObject* v = bz_type_lookup(t, name);
     if (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) return v;
     if (journal.changed_slot(reinterpret_cast<PyObject*>(t), name)) return v;

@@ -39,6 +39,7 @@ Tracer::Tracer(PyObject* function, PyObject* const* state, int n_state, int nloc
         Py_XINCREF(state[i]);
         state_.push_back(state[i]);
     }
+    handled_ = Owned::steal(PyErr_GetHandledException());
     CaptureOptions options;
     options.dynamic = dynamic.any();
     options.on_real_tensor = [this](PyObject* real) -> PyObject* {
@@ -79,6 +80,12 @@ void Tracer::close_generators() {
     }
     bz_mode_set(mode);
     aborting = was;
+}
+
+PyObject* Tracer::suspended_generator() const {
+    for (auto [o, event] : fresh_)
+        if ((PyGen_Check(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) && bz_generator_in_handler(o)) return o;
+    return nullptr;
 }
 
 std::string Tracer::user_line() const {

@@ -77,6 +77,11 @@ class Tracer {
     // Generators that the trace leaves suspended end without running their handlers: what they do on closing belongs to
     // a real run.
     void close_generators();
+    // One whose closing would run code of the program, in eager when it is dropped: the trace kept it alive. Borrowed or
+    // nullptr.
+    PyObject* suspended_generator() const;
+    // The exception that was handled when the trace began, or nullptr.
+    PyObject* handled_before() const { return handled_.get(); }
     // Remembers that `o` is reached by `s`; a second way to the same object becomes a guard.
     void know(PyObject* o, SourceId s);
     // A value was read from `s`: guards it or knows it; a real tensor becomes its fake. Takes and returns a reference;
@@ -99,6 +104,7 @@ class Tracer {
     // Attribute of a class as found along the MRO, guarded against the class being changed. Borrowed or nullptr.
     PyObject* type_attribute(PyTypeObject* t, PyObject* name);
     SourceId type_source(PyTypeObject* t);
+    bool is_fresh(PyTypeObject* t) const { return is_fresh(reinterpret_cast<PyObject*>(t)); }
     // A Python function is about to run: its code and defaults are assumptions.
     int use_function(PyObject* function);
 
@@ -123,7 +129,9 @@ class Tracer {
 
   private:
     int note_container(PyObject* v, SourceId s, int depth);
+    PyObject* inherited_attribute(PyTypeObject* t, PyObject* name);
     Owned function_;
+    Owned handled_;
     std::vector<PyObject*> state_;  // owned
     int nlocals_;
     const DynamicHints& dynamic_;
@@ -153,6 +161,8 @@ bool is_primitive(PyObject* o);
 bool is_constant_value(PyObject* o);
 // Classes, modules, builtin functions, code, dtypes, enum members: one object for ever, guarded by identity.
 bool is_singleton(PyObject* o);
+// Its hash and its comparison are no code of the program.
+bool is_plain_key(PyObject* o);
 bool is_python_class(PyTypeObject* t);  // made by a class statement
 // Type's qualified name "module.name".
 std::string type_name(PyTypeObject* t);

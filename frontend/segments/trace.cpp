@@ -205,6 +205,12 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
         }
         auto s = std::make_shared<Segment>();
         std::string why;
+        if (PyObject* generator = t.suspended_generator()) {
+            s->recipes.fail(generator);
+            if (make_before(t, s->recipes, &forced, &forced_reason)) continue;
+            PyErr_Clear();
+            return {TraceKind::Eager, nullptr, forced_reason->text()};
+        }
         if (outcome == BZ_RETURNED) {
             s->returns = true;
             s->result = s->recipes.record(t, value);

@@ -13,10 +13,20 @@ int bz_frame_next(bz_frame *f) { return bz_frame_current(f) + 1; }
 int bz_frame_line(bz_frame *f) { return bz_code_line(f->f_code, bz_frame_current(f)); }
 bool bz_frame_is_generator(bz_frame *f) { return f->owner == FRAME_OWNED_BY_GENERATOR; }
 bz_frame *bz_frame_back(bz_frame *f) { return f->previous; }
+bz_frame *bz_frame_of_object(PyObject *frame) { return ((PyFrameObject *)frame)->f_frame; }
 bz_frame *bz_frame_top(void) { return PyThreadState_Get()->cframe->current_frame; }
 
 PyObject *bz_frame_generator(bz_frame *f) {
     return bz_frame_is_generator(f) ? (PyObject *)_PyFrame_GetGenerator(f) : NULL;
+}
+
+bool bz_generator_in_handler(PyObject *generator) {
+    PyGenObject *g = (PyGenObject *)generator;
+    bz_frame *f = (bz_frame *)g->gi_iframe;
+    int depth, target, push_lasti;
+    if (g->gi_frame_state == FRAME_CREATED) return PyCoro_CheckExact(generator); /* a warning: it was never awaited */
+    if (g->gi_frame_state != FRAME_SUSPENDED) return false;
+    return bz_find_handler(f->f_code, bz_frame_current(f), &depth, &target, &push_lasti);
 }
 
 void bz_frame_set_state(bz_frame *f, int next, int depth) {

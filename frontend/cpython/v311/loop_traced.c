@@ -51,7 +51,10 @@ static PySendResult send_to(PyObject *receiver, PyObject *v, PyObject **result) 
     PyTypeObject *t = Py_TYPE(receiver);
     bool c_iterator = !PyType_HasFeature(t, Py_TPFLAGS_HEAPTYPE) && !(t->tp_as_async && t->tp_as_async->am_send) &&
                       PyIter_Check(receiver) && !_PyType_Lookup(t, bz_id_send);
-    if (v != Py_None || !c_iterator) return PyIter_Send(receiver, v, result);
+    if (v != Py_None || !c_iterator) {
+        if (bz_before_send(receiver) < 0) return *result = NULL, PYGEN_ERROR;
+        return PyIter_Send(receiver, v, result);
+    }
     *result = bz_iter_next(receiver);
     if (*result) return PYGEN_NEXT;
     if (PyErr_Occurred() || bz_aborting()) return PYGEN_ERROR;
