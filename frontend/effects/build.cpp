@@ -272,8 +272,8 @@ bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out) {
             case Change::ListAll:
             case Change::SetAll:
             case Change::DequeAll: {
-                Owned all = Owned::steal(PySequence_List(target));
-                if (PyList_Check(target)) all = Owned::steal(PyList_GetSlice(target, 0, PyList_GET_SIZE(target)));
+                Owned all = Owned::steal(plain_elements(target));
+                if (!all) return false;
                 e.kind = c.kind == Change::ListAll  ? Effect::ListContents
                          : c.kind == Change::SetAll ? Effect::SetContents
                                                     : Effect::DequeContents;

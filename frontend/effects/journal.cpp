@@ -19,6 +19,14 @@ PyObject* dict_items(PyObject* dict) {
     return out.release();
 }
 
+PyObject* plain_elements(PyObject* c) {
+    if (PyList_Check(c)) return PyList_GetSlice(c, 0, PyList_GET_SIZE(c));
+    PyTypeObject* base = Py_TYPE(c);
+    while ((base->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(base->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) base = base->tp_base;
+    Owned it = Owned::steal(base->tp_iter(c));
+    return it ? PySequence_List(it.get()) : nullptr;
+}
+
 int dict_set(PyObject* dict, PyObject* key, PyObject* value) {
     return PyODict_Check(dict) ? PyODict_SetItem(dict, key, value) : PyDict_SetItem(dict, key, value);
 }
@@ -174,7 +182,7 @@ int Journal::before_list(PyObject* list) {
 
 int Journal::before_set(PyObject* set) {
     if (find(set, Change::SetAll)) return 0;
-    Owned copy = Owned::steal(PySequence_List(set));
+    Owned copy = Owned::steal(plain_elements(set));
     if (!copy) return -1;
     record(Change::SetAll, set).old = std::move(copy);
     return 0;
@@ -182,7 +190,7 @@ int Journal::before_set(PyObject* set) {
 
 int Journal::before_deque(PyObject* deque) {
     if (find(deque, Change::DequeAll)) return 0;
-    Owned copy = Owned::steal(PySequence_List(deque));
+    Owned copy = Owned::steal(plain_elements(deque));
     if (!copy) return -1;
     record(Change::DequeAll, deque).old = std::move(copy);
     return 0;

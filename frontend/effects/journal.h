@@ -25,7 +25,7 @@ struct Change {
     Owned target;
     Owned holder;  // DictKey of an attribute dict: the object itself
     Owned key;
-    Owned old;  // value, or a tuple/list of the old contents
+    Owned old;     // value, or a tuple/list of the old contents
     Owned lookup;  // DictAll: the old values of the string keys
     Py_ssize_t length = 0;
     bool moved = false;  // DictKey: was deleted, so that it stands at the end if it is there again
@@ -68,6 +68,8 @@ class Journal {
 
 // The dict's items in order as a tuple of pairs; by the base type's own C code.
 PyObject* dict_items(PyObject* dict);
+// The elements of a list, tuple, set or deque as a list, by the base type's own C code. New reference.
+PyObject* plain_elements(PyObject* container);
 // Replaces the contents by base-class C code, never the user's overrides. 0 or -1.
 int dict_assign(PyObject* dict, PyObject* pairs);
 int dict_set(PyObject* dict, PyObject* key, PyObject* value);

@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "frontend/interp/addresses.h"
+
 namespace braze::frontend {
 
 RecipeId Recipes::push(RecipeNode n) {
@@ -19,11 +21,6 @@ RecipeId Recipes::fail(PyObject* v) {
     return -1;
 }
 
-static PyTypeObject* solid_base(PyTypeObject* t) {
-    while (is_python_class(t) && t->tp_base) t = t->tp_base;
-    return t;
-}
-
 // A class that the trace made, be it `v` or its type.
 static PyObject* fresh_class(const Tracer& t, PyObject* v) {
     if (PyType_Check(v) && t.is_fresh(v)) return v;
@@ -32,6 +29,18 @@ static PyObject* fresh_class(const Tracer& t, PyObject* v) {
 }
 
 RecipeId Recipes::record(Tracer& t, PyObject* v) {
+    // Structures are followed by recursion; of cycles through what __reduce__ makes anew there is no end.
+    constexpr int deepest = 300;
+    struct Depth {
+        int& n;
+        explicit Depth(int& d) : n(d) { ++n; }
+        ~Depth() { --n; }
+    } depth(depth_);
+    if (v && depth_ > deepest) return fail(v);
+    return record_value(t, v);
+}
+
+RecipeId Recipes::record_value(Tracer& t, PyObject* v) {
     if (!v) return push({RecipeNode::Null});
     auto it = memo_.find(v);
     if (it != memo_.end()) return open_.contains(it->second) ? fail(v) : it->second;
@@ -56,6 +65,8 @@ RecipeId Recipes::record(Tracer& t, PyObject* v) {
     } else if (SourceId s = t.source_of(v); s != kNoSource && !is_primitive(v)) {
         n.kind = RecipeNode::Fetch;
         n.index = s;
+    } else if (t.is_address(v) || shows_address(v)) {
+        return fail(v);
     } else if (is_primitive(v) || is_singleton(v) || (is_constant_value(v) && !t.is_fresh(v))) {
         n.object = Owned::share(v);
     } else if (t.is_tensor(v)) {
@@ -216,21 +227,40 @@ static Owned plain_value(PyObject* v, PyTypeObject* base) {
     if (base == &PyFloat_Type) return Owned::steal(PyFloat_FromDouble(PyFloat_AS_DOUBLE(v)));
     if (base == &PyComplex_Type) return Owned::steal(PyComplex_FromCComplex(PyComplex_AsCComplex(v)));
     if (base == &PyUnicode_Type) return Owned::steal(PyUnicode_FromObject(v));
-    if (base == &PyBytes_Type) return Owned::steal(PyBytes_FromStringAndSize(PyBytes_AS_STRING(v), PyBytes_GET_SIZE(v)));
+    if (base == &PyBytes_Type)
+        return Owned::steal(PyBytes_FromStringAndSize(PyBytes_AS_STRING(v), PyBytes_GET_SIZE(v)));
     return nullptr;
 }
 
 // Types of C code that __reduce__ makes again, exactly, out of what it names.
 static bool reduces_exactly(PyTypeObject* t) {
-    static const char* const names[] = {"list_iterator",      "tuple_iterator",       "str_iterator",
-                                        "str_ascii_iterator", "bytes_iterator",       "range_iterator",
-                                        "longrange_iterator", "list_reverseiterator", "reversed",
-                                        "enumerate",          "zip",                  "map",
-                                        "filter",             "functools.partial",    "operator.itemgetter",
-                                        "operator.attrgetter", "operator.methodcaller", "types.SimpleNamespace",
-                                        "decimal.Decimal",    "itertools.count",      "itertools.repeat",
-                                        "itertools.chain",    "itertools.islice",     "itertools.starmap",
-                                        "itertools.zip_longest", "torch.Size",        "builtin_function_or_method"};
+    static const char* const names[] = {"list_iterator",
+                                        "tuple_iterator",
+                                        "str_iterator",
+                                        "str_ascii_iterator",
+                                        "bytes_iterator",
+                                        "range_iterator",
+                                        "longrange_iterator",
+                                        "list_reverseiterator",
+                                        "reversed",
+                                        "enumerate",
+                                        "zip",
+                                        "map",
+                                        "filter",
+                                        "functools.partial",
+                                        "operator.itemgetter",
+                                        "operator.attrgetter",
+                                        "operator.methodcaller",
+                                        "types.SimpleNamespace",
+                                        "decimal.Decimal",
+                                        "itertools.count",
+                                        "itertools.repeat",
+                                        "itertools.chain",
+                                        "itertools.islice",
+                                        "itertools.starmap",
+                                        "itertools.zip_longest",
+                                        "torch.Size",
+                                        "builtin_function_or_method"};
     for (const char* n : names)
         if (std::strcmp(t->tp_name, n) == 0) return true;
     return std::strncmp(t->tp_name, "datetime.", 9) == 0 || std::strncmp(t->tp_name, "torch.", 6) == 0;
@@ -241,8 +271,8 @@ RecipeId Recipes::record_instance(Tracer& t, PyObject* v, RecipeId id) {
     PyTypeObject* base = solid_base(type);
     bool exception = PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
     Owned value = plain_value(v, base);
-    bool known = value || base == &PyBaseObject_Type || base == &PyList_Type || base == &PyDict_Type || base == &PyTuple_Type ||
-                 base == &PySet_Type || base == &PyODict_Type || exception;
+    bool known = value || base == &PyBaseObject_Type || base == &PyList_Type || base == &PyDict_Type ||
+                 base == &PyTuple_Type || base == &PySet_Type || base == &PyODict_Type || exception;
     if (!known) return record_reduce(t, v, id);
     if (exception) {  // it was raised: the frames in its traceback are not those of a real run
         Owned traceback = Owned::steal(PyException_GetTraceback(v));
@@ -254,9 +284,12 @@ RecipeId Recipes::record_instance(Tracer& t, PyObject* v, RecipeId id) {
     PyObject** dp = bz_instance_dict_pointer(v);
     RecipeId dict = push({RecipeNode::Null});
     if (dp && *dp) {
+        if (*dp == v || ++depth_ > 300) return fail(v);
         memo_.erase(*dp);
         memo_[*dp] = dict;
-        if (record_new(t, *dp, dict) < 0) return -1;
+        RecipeId made = record_new(t, *dp, dict);
+        --depth_;
+        if (made < 0) return -1;
     }
     RecipeId contents = -1;
     if (value) {
@@ -271,7 +304,7 @@ RecipeId Recipes::record_instance(Tracer& t, PyObject* v, RecipeId id) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(v); ++i) PyList_Append(list.get(), PyTuple_GET_ITEM(v, i));
         contents = items(t, push({RecipeNode::Null}), RecipeNode::Tuple, list.get());
     } else if (base == &PySet_Type) {
-        Owned l = Owned::steal(PySequence_List(v));
+        Owned l = Owned::steal(plain_elements(v));
         contents = record_new(t, l.get(), push({RecipeNode::Null}));
     } else if (PyDict_Check(v)) {
         Owned pairs = Owned::steal(dict_items(v));

@@ -78,6 +78,8 @@ class Recipes {
 
   private:
     RecipeId push(RecipeNode n);
+    RecipeId record_value(Tracer& t, PyObject* v);
+    int depth_ = 0;
     RecipeId record_new(Tracer& t, PyObject* v, RecipeId id);
     RecipeId record_instance(Tracer& t, PyObject* v, RecipeId id);
     RecipeId record_function(Tracer& t, PyObject* v, RecipeId id);

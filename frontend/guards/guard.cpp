@@ -6,25 +6,54 @@
 
 namespace braze::frontend {
 
+PyObject* set_elements(PyObject* set) {
+    PyObject *list = PyList_New(0), *x;
+    Py_ssize_t pos = 0;
+    Py_hash_t hash;
+    while (list && _PySet_NextEntry(set, &pos, &x, &hash))
+        if (PyList_Append(list, x) < 0) Py_CLEAR(list);
+    return list;
+}
+
+static bool has_elements(PyObject* set, PyObject* expected) {
+    if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(expected)) return false;
+    Py_ssize_t pos = 0, i = 0;
+    PyObject* x;
+    Py_hash_t hash;
+    while (_PySet_NextEntry(set, &pos, &x, &hash))
+        if (!same_constant(x, PyTuple_GET_ITEM(expected, i++))) return false;
+    return true;
+}
+
 bool same_constant(PyObject* a, PyObject* b) {
     if (a == b) return true;
     if (!a || !b || Py_TYPE(a) != Py_TYPE(b)) return false;
-    if (PyFloat_CheckExact(a)) {
+    if (PyFloat_Check(a)) {
         double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
         return std::memcmp(&x, &y, sizeof x) == 0;
     }
-    if (PyComplex_CheckExact(a)) {
+    if (PyComplex_Check(a)) {
         Py_complex x = PyComplex_AsCComplex(a), y = PyComplex_AsCComplex(b);
         return std::memcmp(&x, &y, sizeof x) == 0;
     }
-    if (PyUnicode_CheckExact(a))
-        return PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) && PyUnicode_Compare(a, b) == 0;
+    if (PyUnicode_Check(a)) return PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) && PyUnicode_Compare(a, b) == 0;
     if (PyTuple_Check(a)) {
         if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); ++i)
             if (!same_constant(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
         return true;
     }
+    if (PyLong_Check(a) || PyBytes_Check(a)) {  // not by what a subclass says
+        Owned same = Owned::steal((PyLong_Check(a) ? PyLong_Type : PyBytes_Type).tp_richcompare(a, b, Py_EQ));
+        return same.get() == Py_True;
+    }
+    if (PyFrozenSet_Check(a)) {
+        Owned elements = Owned::steal(set_elements(b)), expected = Owned::steal(PyList_AsTuple(elements.get()));
+        return expected && has_elements(a, expected.get());
+    }
+    // A guard runs no code of the program.
+    if ((Py_TYPE(a)->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(Py_TYPE(a)->tp_flags & Py_TPFLAGS_IMMUTABLETYPE))
+        return false;
     int r = PyObject_RichCompareBool(a, b, Py_EQ);
     if (r < 0) PyErr_Clear();
     return r > 0;
@@ -74,9 +103,9 @@ void GuardSet::dict_lacks(SourceId s, PyObject* key) {
     if (add_once(GuardKind::DictLacks, s, key)) push(GuardKind::DictLacks, s).expected = Owned::share(key);
 }
 
-void GuardSet::set_equals(SourceId s, PyObject* set) {
-    if (!add_once(GuardKind::SetEquals, s, nullptr)) return;
-    push(GuardKind::SetEquals, s).expected = Owned::steal(PyFrozenSet_New(set));
+void GuardSet::set_elements(SourceId s, PyObject* list) {
+    if (!add_once(GuardKind::SetElements, s, nullptr)) return;
+    push(GuardKind::SetElements, s).expected = Owned::steal(PyList_AsTuple(list));
 }
 
 void GuardSet::present(SourceId s) {
@@ -161,12 +190,7 @@ bool GuardSet::holds(const Guard& g, Fetcher& f) const {
             if (r < 0) PyErr_Clear();
             return r == 0;
         }
-        case GuardKind::SetEquals: {
-            if (!PyAnySet_Check(v) || PySet_GET_SIZE(v) != PySet_GET_SIZE(g.expected.get())) return false;
-            int r = PyObject_RichCompareBool(v, g.expected.get(), Py_EQ);
-            if (r < 0) PyErr_Clear();
-            return r > 0;
-        }
+        case GuardKind::SetElements: return has_elements(v, g.expected.get());
         case GuardKind::Present: return true;
         case GuardKind::Absent: return false;
         case GuardKind::Tensor: return g.tensor->check(v);
@@ -241,7 +265,7 @@ std::string GuardSet::text(int i, PyObject* names) const {
         case GuardKind::Length: return "len(" + s + ") == " + std::to_string(g.number);
         case GuardKind::DictKeys: return "keys of " + s + " are " + repr(g.expected.get());
         case GuardKind::DictLacks: return repr(g.expected.get()) + " not in " + s;
-        case GuardKind::SetEquals: return s + " == " + repr(g.expected.get());
+        case GuardKind::SetElements: return "elements of " + s + " are " + repr(g.expected.get());
         case GuardKind::Present: return s + " exists";
         case GuardKind::Absent: return s + " does not exist";
         case GuardKind::Tensor: return s + ": " + g.tensor->text();

@@ -21,7 +21,7 @@ struct Guard {
     GuardKind kind;
     SourceId source = kNoSource;
     SourceId other = kNoSource;  // SameObject, NotSameObject, SameStorage
-    Owned expected;              // Is, TypeIs, Equals, DictKeys (tuple), DictLacks (key), SetEquals
+    Owned expected;              // Is, TypeIs, Equals, DictKeys (tuple), DictLacks (key), SetElements (tuple)
     Py_ssize_t number = 0;       // Length; SameStorage: 1 shares, 0 does not
     std::unique_ptr<TensorGuard> tensor;
     std::unique_ptr<GlobalStateGuard> state;
@@ -46,7 +46,7 @@ class GuardSet {
     void length(SourceId s, Py_ssize_t n);
     void dict_keys(SourceId s, PyObject* keys_tuple);
     void dict_lacks(SourceId s, PyObject* key);
-    void set_equals(SourceId s, PyObject* set);
+    void set_elements(SourceId s, PyObject* list);
     void present(SourceId s);
     void absent(SourceId s);
     void same_object(SourceId a, SourceId b, bool same);
@@ -74,5 +74,7 @@ class GuardSet {
 
 // Exact type and value, deep for tuples; NaN equals NaN, 0.0 differs from -0.0.
 bool same_constant(PyObject* a, PyObject* b);
+// In the order of iteration, by the set's own C code: a list, new reference.
+PyObject* set_elements(PyObject* set);
 
 }  // namespace braze::frontend

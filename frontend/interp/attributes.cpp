@@ -128,8 +128,11 @@ static PyObject* class_attribute(Tracer& t, PyObject* cls, PyObject* name) {
     auto* tp = reinterpret_cast<PyTypeObject*>(cls);
     PyTypeObject* meta = Py_TYPE(cls);
     PyObject* m = meta == &PyType_Type ? bz_type_lookup(meta, name) : t.type_attribute(meta, name);
-    if (m && Py_TYPE(m)->tp_descr_set)
-        return t.result(PyObject_GetAttr(cls, name));  // __dict__, __name__, properties of Enum
+    if (m && Py_TYPE(m)->tp_descr_set) {  // __dict__, __name__, properties of Enum
+        PyObject* v = PyObject_GetAttr(cls, name);
+        if (v) t.is_namespace_of(v, cls);
+        return t.result(v);
+    }
     PyObject* attr = t.type_attribute(tp, name);
     if (!attr) return t.result(PyObject_GetAttr(cls, name));
     if (Py_TYPE(attr)->tp_descr_get) return t.result(PyObject_GetAttr(cls, name));
@@ -169,7 +172,16 @@ static PyObject* super_attribute(Tracer& t, PyObject* super, PyObject* name) {
     return t.result(PyObject_GetAttr(super, name));
 }
 
+PyObject* behind_proxy(Tracer& t, PyObject* o) {
+    if (!PyWeakref_CheckProxy(o) || PyWeakref_GET_OBJECT(o) == Py_None) return o;
+    PyObject* target = PyWeakref_GET_OBJECT(o);
+    if (SourceId s = t.source_of(o); s != kNoSource)
+        t.note(target, t.guards.sources.add(SourceKind::WeakrefTarget, s, nullptr));
+    return target;
+}
+
 PyObject* get_attribute(Tracer& t, PyObject* owner, PyObject* name) {
+    owner = behind_proxy(t, owner);
     if (t.capture->is_fake(owner)) return tensor_attribute(t, owner, name);
     if (PyModule_CheckExact(owner)) return module_attribute(t, owner, name);
     if (PyModule_Check(owner) && bz_instance_dict_pointer(owner)) return module_attribute(t, owner, name);

@@ -46,6 +46,7 @@ CFunction classify(std::string name) {
         f.break_id = it->second.c_str();
     } else {
         f.policy = p == "Pure"      ? Policy::Pure
+                   : p == "Fresh"   ? Policy::Fresh
                    : p == "Appends" ? Policy::Appends
                    : p == "Changes" ? Policy::Changes
                    : p == "Torch"   ? Policy::Torch

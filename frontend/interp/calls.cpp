@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "frontend/cpython/trace_hooks.h"
+#include "frontend/interp/addresses.h"
 #include "frontend/interp/tensors.h"
 #include "frontend/segments/compiled.h"
 #include "frontend/segments/segment.h"
@@ -13,7 +14,7 @@ static bool named(PyObject* o, const char* n) { return std::strcmp(Py_TYPE(o)->t
 
 // A callable that C code will call back: Python functions are interpreted wherever they are called; C functions must be
 // pure.
-static int check_callback(Tracer& t, PyObject* v) {
+static int check_callback(Tracer& t, PyObject* v, int depth = 0) {
     if (const CFunction* f = c_function(v)) {
         // What these read was guarded with the arguments.
         bool reads = f->name == "builtins.len" || f->name == "builtins.isinstance";
@@ -21,9 +22,12 @@ static int check_callback(Tracer& t, PyObject* v) {
             return t.stop("unknown-c-function", f->name + " as a callback"), -1;
     } else if (named(v, "functools.partial")) {
         Owned inner = Owned::steal(PyObject_GetAttrString(v, "func"));
-        return inner ? check_callback(t, inner.get()) : -1;
+        if (!inner || depth > 64) return t.stop("unknown-c-function", "a partial of partials"), -1;
+        return check_callback(t, inner.get(), depth + 1);
     } else if (PyFunction_Check(v)) {
         return t.use_function(v);
+    } else if (named(v, "operator.attrgetter") || named(v, "operator.methodcaller")) {
+        return t.stop("unknown-c-function", std::string(Py_TYPE(v)->tp_name) + " as a callback"), -1;
     }
     return 0;
 }
@@ -31,20 +35,23 @@ static int check_callback(Tracer& t, PyObject* v) {
 int read_arguments(Tracer& t, Args a, Py_ssize_t from) {
     for (Py_ssize_t i = from; i < a.total(); ++i) {
         PyObject* v = a.v[i];
-        if (is_primitive(v)) continue;
+        if (is_primitive(v)) {
+            if (t.use_number(v) < 0) return -1;
+            continue;
+        }
         if (t.capture->is_fake(v)) {
             t.touch(v);
             continue;
         }
         if (std::strncmp(Py_TYPE(v)->tp_name, "numpy.", 6) == 0)
             return t.stop("unknown-c-function", "a call with a numpy array"), -1;
-        if (t.is_iterator_from_before(v)) return t.stop("iterator-from-before", type_name(Py_TYPE(v))), -1;
         if (check_callback(t, v) < 0 || t.read_all(v) < 0) return -1;
     }
     return 0;
 }
 
 PyObject* finish_c_call(Tracer& t, PyObject* r) {
+    if (r) r = checked_text(t, r);
     if (!r) return nullptr;
     if (!is_primitive(r) && Py_REFCNT(r) == 1 && !t.is_tensor(r)) {
         t.made(r);
@@ -58,6 +65,23 @@ PyObject* finish_c_call(Tracer& t, PyObject* r) {
 
 static PyObject* vectorcall(PyObject* callable, Args a) {
     return PyObject_Vectorcall(callable, a.v, static_cast<size_t>(a.n), a.kwnames);
+}
+
+// Methods that store a key or look for an equal one; a number made of an address may be that.
+static bool keeps_numbers(const std::string& name, Args a) {
+    static const char* const names[] = {"list.append",
+                                        "list.remove",
+                                        "set.add",
+                                        "set.discard",
+                                        "set.remove",
+                                        "dict.pop",
+                                        "dict.setdefault",
+                                        "collections.deque.append",
+                                        "collections.deque.appendleft"};
+    bool listed = false;
+    for (const char* n : names) listed |= name == n;
+    for (Py_ssize_t i = 1; i < a.total(); ++i) listed &= is_primitive(a.v[i]);
+    return listed;
 }
 
 static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args a) {
@@ -80,7 +104,7 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
         case Policy::Appends:
         case Policy::Changes:
             if (with_self.n < 1) return t.result(vectorcall(callable, a));
-            if (read_arguments(t, with_self, 1) < 0 ||
+            if ((!keeps_numbers(f.name, with_self) && read_arguments(t, with_self, 1) < 0) ||
                 before_change(t, with_self.v[0], f.policy == Policy::Appends) < 0)
                 return nullptr;
             return finish_c_call(t, vectorcall(callable, a));
@@ -96,6 +120,10 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
             if (read_arguments(t, with_self) < 0) return nullptr;
             return finish_c_call(t, vectorcall(callable, a));
         }
+        case Policy::Fresh:
+            if (with_self.n > 0 && t.source_of(with_self.v[0]) != kNoSource && !t.is_fresh(with_self.v[0]))
+                return t.stop("unknown-object", f.name);
+            [[fallthrough]];
         case Policy::Pure:
             if (read_arguments(t, with_self) < 0) return nullptr;
             return finish_c_call(t, vectorcall(callable, a));
@@ -131,6 +159,7 @@ PyObject* call_type(Tracer& t, PyTypeObject* type, Args a) {
         if (read_arguments(t, a) < 0) return nullptr;
         if (type == &PySuper_Type && a.total() == 0 && know_first_argument(t) < 0) return nullptr;
         PyObject* r = PyObject_Vectorcall(reinterpret_cast<PyObject*>(type), a.v, static_cast<size_t>(a.n), a.kwnames);
+        r = checked_text(t, r);
         if (r && !t.is_tensor(r)) t.made(r);
         return t.result(r);
     }
@@ -228,7 +257,16 @@ static PyObject* call_function(Tracer& t, PyObject* fn, Args a) {
     return finish_c_call(t, r);
 }
 
+static PyObject* dispatch(Tracer& t, PyObject* callable, Args a);
+
 PyObject* call(Tracer& t, PyObject* callable, Args a) {
+    if (Py_EnterRecursiveCall(" while calling a Python object")) return nullptr;  // partials of partials have no frames
+    PyObject* r = dispatch(t, callable, a);
+    Py_LeaveRecursiveCall();
+    return r;
+}
+
+static PyObject* dispatch(Tracer& t, PyObject* callable, Args a) {
     if (const FunctionRule* rule = function_rule(callable)) {
         if (rule->constant) return rule->constant.new_reference();
         return t.stop(rule->break_id.c_str(), qualified_name(callable));

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "frontend/cpython/trace_hooks.h"
+#include "frontend/interp/addresses.h"
 #include "frontend/interp/calls.h"
 #include "frontend/interp/tensors.h"
 
@@ -14,7 +15,8 @@ PyObject* boolean(bool b) { return Py_NewRef(b ? Py_True : Py_False); }
 // `a` begins with what a method is bound to.
 PyObject* run(Tracer& t, PyObject* callable, Args a) {
     Py_ssize_t bound = bound_self(callable) || Py_TYPE(callable) == &_PyMethodWrapper_Type;
-    return t.result(PyObject_Vectorcall(callable, a.v + bound, static_cast<size_t>(a.n - bound), a.kwnames));
+    PyObject* r = PyObject_Vectorcall(callable, a.v + bound, static_cast<size_t>(a.n - bound), a.kwnames);
+    return t.result(checked_text(t, r));
 }
 
 PyObject* do_len(Tracer& t, PyObject* callable, Args a) {
@@ -91,13 +93,11 @@ PyObject* do_isinstance(Tracer& t, PyObject* callable, Args a) {
 }
 
 PyObject* do_id(Tracer& t, PyObject* callable, Args a) {
-    // The address of an object from before is a constant as long as it is that very object.
-    if (a.n == 1 && !t.is_fresh(a.v[0])) {
-        SourceId s = t.source_of(a.v[0]);
-        if (s == kNoSource) return t.stop("unknown-c-function", "id() of an object without a path");
-        t.guards.is(s, a.v[0]);
-    }
-    return run(t, callable, a);
+    return a.total() == 1 ? address_of(t, a.v[0]) : run(t, callable, a);
+}
+
+PyObject* do_hash(Tracer& t, PyObject* callable, Args a) {
+    return a.total() == 1 ? hash_of(t, a.v[0]) : run(t, callable, a);
 }
 
 // object.__reduce_ex__ and the like read all attributes.
@@ -166,6 +166,9 @@ PyObject* do_generic_getattr(Tracer& t, PyObject* callable, Args a) {
 
 PyObject* do_generic_setattr(Tracer& t, PyObject* callable, Args a, bool deletes) {
     if (a.n != (deletes ? 2 : 3)) return run(t, callable, a);
+    // It refuses objects whose C type sets attributes in a way of its own.
+    if (!t.capture->is_fake(a.v[0]) && solid_base(Py_TYPE(a.v[0]))->tp_setattro != PyObject_GenericSetAttr)
+        return run(t, callable, a);
     if (t.capture->is_fake(a.v[0])) {
         set_tensor_attribute(t, a.v[0], a.v[1], nullptr);
         return nullptr;
@@ -176,6 +179,8 @@ PyObject* do_generic_setattr(Tracer& t, PyObject* callable, Args a, bool deletes
 
 PyObject* do_type_setattr(Tracer& t, PyObject* callable, Args a) {
     if (a.n != 3 || !PyType_Check(a.v[0])) return run(t, callable, a);
+    if (Py_TYPE(a.v[0])->tp_setattro != PyType_Type.tp_setattro && !is_python_class(Py_TYPE(a.v[0])))
+        return run(t, callable, a);
     if (!t.is_fresh(a.v[0]) && t.journal.before_type_attribute(a.v[0], a.v[1]) < 0) return nullptr;
     if (PyType_Type.tp_setattro(a.v[0], a.v[1], a.v[2]) < 0) return nullptr;
     Py_RETURN_NONE;
@@ -192,6 +197,22 @@ PyObject* do_dict_get(Tracer& t, PyObject* callable, Args a) {
         return a.n == 3 ? Py_NewRef(a.v[2]) : Py_NewRef(Py_None);
     }
     return dict_item(t, a.v[0], key.get());
+}
+
+// Of the __dict__ of a class: reading the class's attributes.
+PyObject* do_namespace(Tracer& t, const CFunction& f, PyObject* callable, Args a) {
+    PyObject* names = a.n >= 2 && is_plain_key(a.v[1]) ? t.class_namespace(a.v[0]) : nullptr;
+    if (!names || a.kwnames) return read_arguments(t, a) < 0 ? nullptr : run(t, callable, a);
+    if (f.name == "mappingproxy.__contains__") {
+        int r = bz_contains(names, a.v[1]);
+        return r < 0 ? nullptr : boolean(r);
+    }
+    if (f.name == "mappingproxy.__getitem__") return dict_item(t, names, a.v[1]);
+    if (!PyDict_Contains(names, a.v[1])) {
+        if (bz_contains(names, a.v[1]) < 0) return nullptr;
+        return Py_NewRef(a.n == 3 ? a.v[2] : Py_None);
+    }
+    return dict_item(t, names, a.v[1]);
 }
 
 PyObject* do_set_item(Tracer& t, Args a, bool deletes) {
@@ -276,6 +297,7 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
     if (n == "builtins.vars") return do_vars(t, callable, a);
     if (n == "builtins.isinstance") return do_isinstance(t, callable, a);
     if (n == "builtins.id") return do_id(t, callable, a);
+    if (n == "builtins.hash" || n.ends_with(".__hash__")) return do_hash(t, callable, a);
     if (n == "builtins.__build_class__") return do_build_class(t, callable, a);
     if (n == "sys.exc_info") return do_exc_info(t, callable, a);
     if (n == "frame.clear") return do_frame_clear(t, callable, a);
@@ -290,6 +312,7 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
         return call_type(t, reinterpret_cast<PyTypeObject*>(a.v[0]), {a.v + 1, a.n - 1, a.kwnames});
     }
     if (n == "dict.get") return do_dict_get(t, callable, a);
+    if (n.starts_with("mappingproxy.")) return do_namespace(t, f, callable, a);
     if (n == "dict.__getitem__" && a.n == 2) {
         Owned key = Owned::steal(fixed(a.v[1]));
         return key ? dict_item(t, a.v[0], key.get()) : nullptr;

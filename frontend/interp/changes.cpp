@@ -63,6 +63,7 @@ static int store_class_attribute(Tracer& t, PyObject* cls, PyObject* name, PyObj
 }
 
 int store_attribute(Tracer& t, PyObject* owner, PyObject* name, PyObject* value) {
+    owner = behind_proxy(t, owner);
     if (t.capture->is_fake(owner)) return set_tensor_attribute(t, owner, name, value);
     PyTypeObject* tp = Py_TYPE(owner);
     static PyObject* setattr = PyUnicode_InternFromString("__setattr__");

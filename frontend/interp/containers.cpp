@@ -1,4 +1,5 @@
 // Guards for containers that C code reads.
+#include "frontend/interp/tensors.h"
 #include "frontend/interp/tracer.h"
 
 namespace braze::frontend {
@@ -13,12 +14,33 @@ static bool is_deque(PyObject* v) {
 int Tracer::read_length(PyObject* v) {
     SourceId s = source_of(v);
     if (s == kNoSource || is_constant_value(v)) return 0;
-    if (!PyList_Check(v) && !PyTuple_Check(v) && !PyDict_Check(v) && !PyAnySet_Check(v) && !is_deque(v)) return 0;
+    if (!PyList_Check(v) && !PyTuple_Check(v) && !PyDict_Check(v) && !PyAnySet_Check(v) && !is_deque(v))
+        return read_all(v);
     Owned old = journal.original(v);
     Py_ssize_t n = old ? PyObject_Length(old.get()) : PyObject_Length(v);
     if (PyDict_Check(v)) n = old ? PyTuple_GET_SIZE(old.get()) : PyDict_GET_SIZE(v);
     if (PyList_Check(v) && !old) n = PyList_GET_SIZE(v);
     guards.length(s, n);
+    return 0;
+}
+
+// Made by the trace: what it holds may be sourced.
+int Tracer::read_fresh(PyObject* v, int level) {
+    auto element = [&](PyObject* x) { return is_primitive(x) ? use_number(x) : read_all(x, level + 1); };
+    if (PyList_Check(v) || PyTuple_Check(v)) {
+        for (Py_ssize_t i = 0; i < Py_SIZE(v); ++i) {
+            PyObject* x = PyList_Check(v) ? PyList_GET_ITEM(v, i) : PyTuple_GET_ITEM(v, i);
+            if (x && element(x) < 0) return -1;
+        }
+    } else if (PyDict_Check(v)) {
+        Py_ssize_t pos = 0;
+        PyObject *k, *x;
+        while (PyDict_Next(v, &pos, &k, &x))
+            if (use_number(k) < 0 || element(x) < 0) return -1;
+    } else if (any_address() && PyAnySet_Check(v)) {
+        Owned elements = Owned::steal(plain_elements(v));
+        return elements ? read_fresh(elements.get(), level) : -1;
+    }
     return 0;
 }
 
@@ -29,6 +51,10 @@ int Tracer::read_all(PyObject* v, int level) {
         return 0;
     }
     if (level > 8) return 0;
+    if (PyWeakref_CheckProxy(v)) {
+        PyObject* target = behind_proxy(*this, v);
+        return target == v ? 0 : read_all(target, level + 1);
+    }
     SourceId s = source_of(v);
     bool container = PyList_Check(v) || PyTuple_Check(v) || PyDict_Check(v) || PyAnySet_Check(v) || is_deque(v);
     if (s != kNoSource && PyExceptionInstance_Check(v)) {  // str() and repr() read its arguments
@@ -37,31 +63,12 @@ int Tracer::read_all(PyObject* v, int level) {
         SourceId from = guards.sources.add(SourceKind::Attribute, s, name);
         return args && !journal.changed_slot(v, name) ? note_container(args.get(), from, level) : 0;
     }
-    if (s == kNoSource) {  // fresh: what it holds may be sourced
-        if (!container) return 0;
-        if (PyList_Check(v) || PyTuple_Check(v)) {
-            for (Py_ssize_t i = 0; i < Py_SIZE(v); ++i) {
-                PyObject* x = PyList_Check(v) ? PyList_GET_ITEM(v, i) : PyTuple_GET_ITEM(v, i);
-                if (x && !is_primitive(x) && read_all(x, level + 1) < 0) return -1;
-            }
-        } else if (PyDict_Check(v)) {
-            Py_ssize_t pos = 0;
-            PyObject *k, *x;
-            while (PyDict_Next(v, &pos, &k, &x))
-                if (!is_primitive(x) && read_all(x, level + 1) < 0) return -1;
-        }
-        return 0;
-    }
-    if (!container && s != kNoSource) {  // its methods read what no guard sees
-        for (const char* n : {"bytearray", "memoryview", "array.array", "dict_keys", "dict_values", "dict_items"})
-            if (type_name(Py_TYPE(v)) == n) return stop("dynamic-value", type_name(Py_TYPE(v))), -1;
-        if (type_name(Py_TYPE(v)) == "re.Match") guards.is(s, v);
-    }
-    if (!container || is_constant_value(v) || guards.sources[s].kind == SourceKind::Const) {
-        // A constant object (a module's dict, a class's table) has no guard of its own: its contents count when they
-        // are read.
-        if (!container || is_constant_value(v)) return 0;
-    }
+    if (is_iterator_from_before(v)) return stop("iterator-from-before", type_name(Py_TYPE(v))), -1;
+    if (s == kNoSource) return container ? read_fresh(v, level) : 0;
+    // A constant object (a module's dict, a class's table) has no guard of its own: its contents count when they are
+    // read.
+    if (is_constant_value(v)) return 0;
+    if (!container) return read_opaque(v, s, level);
     return note_container(v, s, level);
 }
 
@@ -93,26 +100,25 @@ int Tracer::note_container(PyObject* v, SourceId s, int level) {
         return 0;
     }
     if (PyAnySet_Check(v)) {
-        PyObject* set = old ? old.get() : v;
-        Owned elements = Owned::steal(PySequence_List(set));
-        for (Py_ssize_t i = 0; elements && i < PyList_GET_SIZE(elements.get()); ++i) {
+        Owned elements = old ? old : Owned::steal(set_elements(v));
+        if (!elements) return -1;
+        guards.set_elements(s, elements.get());
+        // They have no path of their own, and need none: the guard asks for these very objects, or equal constants.
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(elements.get()); ++i) {
             PyObject* x = PyList_GET_ITEM(elements.get(), i);
-            // compared by identity or by value, never by the user's code
-            bool by_identity =
-                Py_TYPE(x)->tp_richcompare == PyBaseObject_Type.tp_richcompare || !Py_TYPE(x)->tp_richcompare;
-            if (!is_constant_value(x) && !is_singleton(x) && !by_identity) {
-                stop("dynamic-value", "the elements of a set");
-                return -1;
-            }
+            if (is_constant_value(x)) continue;
+            if (source_of(x) == kNoSource && !is_fresh(x)) know(x, t.constant(x));
+            if (!is_tensor(x) && read_all(x, level + 1) < 0) return -1;
         }
-        guards.set_equals(s, set);
         return 0;
     }
     PyObject* seq = old ? old.get() : v;
     SourceKind kind = PyList_Check(v)    ? SourceKind::ListItem
                       : PyTuple_Check(v) ? SourceKind::TupleItem
                                          : SourceKind::DequeItem;
-    Owned list = Owned::steal(kind == SourceKind::DequeItem || old ? PySequence_List(seq) : nullptr);
+    bool copied = kind == SourceKind::DequeItem || old;
+    Owned list = Owned::steal(copied ? plain_elements(seq) : nullptr);
+    if (copied && !list) return -1;
     Py_ssize_t n = list ? PyList_GET_SIZE(list.get()) : Py_SIZE(seq);
     guards.length(s, n);
     for (Py_ssize_t i = 0; i < n; ++i) {

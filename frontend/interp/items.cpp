@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "frontend/cpython/trace_hooks.h"
+#include "frontend/interp/addresses.h"
 #include "frontend/interp/tensors.h"
 #include "frontend/interp/tracer.h"
 
@@ -65,12 +66,19 @@ static PyObject* raw_get(PyObject* seq, PyObject* key) {
     return (PyList_Check(seq) ? PyList_Type : PyTuple_Type).tp_as_mapping->mp_subscript(seq, key);
 }
 
+// A slice is a new list or tuple.
+static PyObject* item_or_slice(Tracer& t, PyObject* seq, PyObject* key) {
+    PyObject* v = raw_get(seq, key);
+    if (v && PySlice_Check(key) && Py_REFCNT(v) == 1) t.made(v);
+    return t.result(v);
+}
+
 PyObject* sequence_item(Tracer& t, PyObject* seq, PyObject* key) {
     SourceId s = t.source_of(seq);
-    if (s == kNoSource || is_constant_value(seq)) return t.result(raw_get(seq, key));
+    if (s == kNoSource || is_constant_value(seq)) return item_or_slice(t, seq, key);
     if (t.journal.changed(seq) || !PyLong_CheckExact(key)) {
         if (t.read_all(seq) < 0) return nullptr;
-        return t.result(raw_get(seq, key));
+        return item_or_slice(t, seq, key);
     }
     Py_ssize_t n = Py_SIZE(seq), i = PyLong_AsSsize_t(key);
     if (i == -1 && PyErr_Occurred()) return nullptr;
@@ -85,6 +93,7 @@ PyObject* sequence_item(Tracer& t, PyObject* seq, PyObject* key) {
 }
 
 PyObject* get_item(Tracer& t, PyObject* c, PyObject* key) {
+    c = behind_proxy(t, c);
     if (t.capture->is_fake(c)) {
         t.touch(c);
         if (t.read_all(key) < 0) return nullptr;
@@ -98,10 +107,13 @@ PyObject* get_item(Tracer& t, PyObject* c, PyObject* key) {
     if (overrides(t, c, "__getitem__")) return t.result(PyObject_GetItem(c, key));
     if (t.capture->is_fake(key)) t.touch(key);
     if (PyDict_Check(c)) return dict_item(t, c, key);
+    if (PyObject* names = t.class_namespace(c); names && is_plain_key(key)) return dict_item(t, names, key);
     if (PyList_Check(c) || PyTuple_Check(c)) return sequence_item(t, c, key);
     if (PyType_Check(c)) return t.result(PyObject_GetItem(c, key));
     if (t.read_all(c) < 0) return nullptr;
-    return t.result(PyObject_GetItem(c, key));
+    PyObject* v = checked_text(t, PyObject_GetItem(c, key));
+    if (v && Py_REFCNT(v) == 1 && t.is_fresh(c) && !t.is_tensor(v)) t.made(v);
+    return t.result(v);
 }
 
 // Containers may be changed if the trace made them or can find them again.
@@ -146,6 +158,7 @@ int set_raw_item(Tracer& t, PyObject* c, PyObject* key, PyObject* value) {
 }
 
 int set_item(Tracer& t, PyObject* c, PyObject* key, PyObject* value) {
+    c = behind_proxy(t, c);
     auto store = [&] { return value ? PyObject_SetItem(c, key, value) : PyObject_DelItem(c, key); };
     if (t.capture->is_fake(c)) {
         t.touch(c);
@@ -164,7 +177,7 @@ int set_item(Tracer& t, PyObject* c, PyObject* key, PyObject* value) {
 
 // Operators with operands that C code will read.
 static int use_operand(Tracer& t, PyObject* o) {
-    if (is_primitive(o)) return 0;
+    if (is_primitive(o)) return t.use_number(o);
     if (foreign(o)) return t.stop("unknown-c-function", "an operator of " + type_name(Py_TYPE(o))), -1;
     if (t.capture->is_fake(o)) {
         t.touch(o);
@@ -218,16 +231,17 @@ PyObject* bz_binary_op(int op, PyObject* a, PyObject* b) {
                                      PyNumber_InPlaceXor};
     Tracer& t = *Tracer::current();
     if (!t.begin_hook()) return nullptr;
-    if (is_primitive(a) && is_primitive(b)) return ops[op](a, b);
+    if (is_primitive(a) && is_primitive(b)) return t.use_number(a) < 0 || t.use_number(b) < 0 ? nullptr : ops[op](a, b);
     if (use_operand(t, b) < 0) return nullptr;
     constexpr int first_inplace = 13;
+    if (op >= first_inplace && PyWeakref_CheckProxy(a)) return t.stop("unknown-object", type_name(Py_TYPE(a)));
     bool mutable_container = PyList_Check(a) || PyDict_Check(a) || PySet_Check(a);
     if (op >= first_inplace && mutable_container && t.source_of(a) != kNoSource) {
         if (before_change(t, a, PyList_Check(a) && op == first_inplace) < 0) return nullptr;
     } else if (use_operand(t, a) < 0) {
         return nullptr;
     }
-    PyObject* r = ops[op](a, b);
+    PyObject* r = checked_text(t, ops[op](a, b));
     if (r && r != a && r != b && Py_REFCNT(r) == 1) t.made(r);
     return t.result(r);
 }
@@ -244,6 +258,7 @@ PyObject* bz_unary_op(int opcode, PyObject* a) {
 PyObject* bz_compare(PyObject* a, PyObject* b, int op) {
     Tracer& t = *Tracer::current();
     if (!t.begin_hook()) return nullptr;
+    if (t.any_address() && op != Py_EQ && op != Py_NE && (t.use_number(a) < 0 || t.use_number(b) < 0)) return nullptr;
     if (!is_primitive(a) || !is_primitive(b)) {
         if (use_operand(t, a) < 0 || use_operand(t, b) < 0) return nullptr;
         // The standard comparison of two objects is by identity.
@@ -272,6 +287,7 @@ int bz_is(PyObject* a, PyObject* b) {
 int bz_contains(PyObject* c, PyObject* v) {
     Tracer& t = *Tracer::current();
     if (!t.begin_hook()) return -1;
+    c = behind_proxy(t, c);
     if (foreign(c)) return t.stop("unknown-c-function", "in " + type_name(Py_TYPE(c))), -1;
     if (is_symbolic(v) && !t.capture->is_fake(c)) {
         Owned number = Owned::steal(fixed(v));
@@ -293,7 +309,9 @@ int bz_contains(PyObject* c, PyObject* v) {
         }
         return r;
     }
-    if (t.read_all(c) < 0 || t.read_all(v) < 0) return -1;
+    if (PyObject* names = t.class_namespace(c); names && is_plain_key(v)) return bz_contains(names, v);
+    bool of_trace = PyAnySet_CheckExact(c) && t.source_of(c) == kNoSource && is_primitive(v);
+    if (!of_trace && (t.read_all(c) < 0 || t.read_all(v) < 0)) return -1;
     int r = PySequence_Contains(c, v);
     return t.aborting ? -1 : r;
 }
@@ -337,7 +355,7 @@ PyObject* bz_iter_next(PyObject* it) {
     if (t.is_iterator_from_before(it)) return t.stop("iterator-from-before", type_name(Py_TYPE(it)));
     PyObject* v = Py_TYPE(it)->tp_iternext(it);
     if (v && PyTuple_CheckExact(v) && Py_REFCNT(v) <= 2) t.made(v);  // enumerate, zip, items reuse theirs
-    return t.result(v);
+    return t.result(checked_text(t, v));
 }
 
 int bz_read_container(PyObject* c) {
@@ -351,8 +369,7 @@ int bz_read_container(PyObject* c) {
 
 int bz_before_send(PyObject* receiver) {
     Tracer& t = *Tracer::current();
-    if (t.is_iterator_from_before(receiver))
-        return t.stop("iterator-from-before", type_name(Py_TYPE(receiver))), -1;
+    if (t.is_iterator_from_before(receiver)) return t.stop("iterator-from-before", type_name(Py_TYPE(receiver))), -1;
     return 0;
 }
 
@@ -361,6 +378,7 @@ PyObject* bz_loaded_element(PyObject* v) { return Tracer::current()->result(Py_N
 PyObject* bz_format_value(PyObject* v, PyObject* spec, int conversion) {
     Tracer& t = *Tracer::current();
     if (!t.begin_hook()) return nullptr;
+    if (t.use_number(v) < 0) return nullptr;
     if (!is_primitive(v)) {
         if (t.capture->is_fake(v)) return t.stop("data-dependent", "a tensor is formatted");
         if (foreign(v)) return t.stop("unknown-c-function", "format(" + type_name(Py_TYPE(v)) + ")");
@@ -371,8 +389,9 @@ PyObject* bz_format_value(PyObject* v, PyObject* spec, int conversion) {
                  : conversion == 3 ? Owned::steal(PyObject_ASCII(v))
                                    : Owned::share(v);
     if (!text) return nullptr;
-    if (!spec && PyUnicode_CheckExact(text.get())) return text.release();
-    return t.result(PyObject_Format(text.get(), spec));
+    if (!spec && PyUnicode_CheckExact(text.get()))
+        return is_primitive(v) ? text.release() : checked_text(t, text.release());
+    return t.result(checked_text(t, PyObject_Format(text.get(), spec)));
 }
 
 }  // extern "C"

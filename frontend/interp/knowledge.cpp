@@ -19,13 +19,14 @@ PyObject* fixed(PyObject* o) {
 
 static bool type_is_named(PyObject* o, const char* name) { return std::strcmp(Py_TYPE(o)->tp_name, name) == 0; }
 
-bool is_constant_value(PyObject* o) {
+static bool is_constant(PyObject* o, int depth) {
+    if (depth > 64) return false;
     if (is_symbolic(o)) return false;
     if (is_primitive(o) || PyRange_Check(o)) return true;
     if (PyTuple_CheckExact(o) || type_is_named(o, "torch.Size")) {
         if (PyTuple_GET_SIZE(o) > 64) return false;
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
-            if (!is_constant_value(PyTuple_GET_ITEM(o, i))) return false;
+            if (!is_constant(PyTuple_GET_ITEM(o, i), depth + 1)) return false;
         return true;
     }
     if (PySlice_Check(o)) {
@@ -36,7 +37,7 @@ bool is_constant_value(PyObject* o) {
     if (PyFrozenSet_CheckExact(o)) {
         Owned it = Owned::steal(PyObject_GetIter(o));
         while (PyObject* x = it ? PyIter_Next(it.get()) : nullptr) {
-            bool ok = is_constant_value(x);
+            bool ok = is_constant(x, depth + 1);
             Py_DECREF(x);
             if (!ok) return false;
         }
@@ -45,17 +46,22 @@ bool is_constant_value(PyObject* o) {
     return type_is_named(o, "torch.device") || type_is_named(o, "torch.finfo") || type_is_named(o, "torch.iinfo");
 }
 
-bool is_plain_key(PyObject* o) {
+bool is_constant_value(PyObject* o) { return is_constant(o, 0); }
+
+static bool is_plain(PyObject* o, int depth) {
+    if (depth > 64) return false;
     if (is_constant_value(o) || is_singleton(o)) return true;
     PyTypeObject* t = Py_TYPE(o);
     if (PyTuple_CheckExact(o)) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
-            if (!is_plain_key(PyTuple_GET_ITEM(o, i))) return false;
+            if (!is_plain(PyTuple_GET_ITEM(o, i), depth + 1)) return false;
         return true;
     }
     bool by_identity = t->tp_richcompare == PyBaseObject_Type.tp_richcompare || !t->tp_richcompare;
     return !is_python_class(t) || (by_identity && t->tp_hash == PyBaseObject_Type.tp_hash);
 }
+
+bool is_plain_key(PyObject* o) { return is_plain(o, 0); }
 
 bool is_python_class(PyTypeObject* t) {
     return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
@@ -99,7 +105,7 @@ SourceId Tracer::source_of(PyObject* o) const {
 
 bool Tracer::is_iterator_from_before(PyObject* it) const {
     // It may be reached without a source, through C code.
-    bool moves = PyIter_Check(it) && !is_python_class(Py_TYPE(it));
+    bool moves = PyIter_Check(it) && Py_TYPE(it)->tp_iternext == solid_base(Py_TYPE(it))->tp_iternext;
     // Made by an instruction for the await that follows.
     if (std::strncmp(Py_TYPE(it)->tp_name, "async_generator_", 16) == 0 || type_is_named(it, "coroutine_wrapper"))
         return source_of(it) != kNoSource;
@@ -249,10 +255,19 @@ PyObject* Tracer::result(PyObject* v) {
     return dynamic_.any() ? tensor_bridge()->with_own_numbers(v) : v;
 }
 
+int Tracer::use_callee(PyObject* fn, PyObject* first) {
+    if (!fn || is_fresh(fn) || used_.contains(fn)) return 0;
+    PyObject* name = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(fn)->func_code)->co_name;
+    if (source_of(fn) == kNoSource && first && bz_type_lookup(Py_TYPE(first), name) == fn)
+        type_attribute(Py_TYPE(first), name);
+    if (source_of(fn) == kNoSource) know(fn, guards.sources.constant(fn));
+    return use_function(fn);
+}
+
 int Tracer::use_function(PyObject* fn) {
     auto* f = reinterpret_cast<PyFunctionObject*>(fn);
     SourceId s = source_of(fn);
-    if (s == kNoSource) return 0;
+    if (s == kNoSource || !used_.insert(fn).second) return 0;
     SourceTable& t = guards.sources;
     if (f->func_defaults) {
         SourceId d = t.add(SourceKind::FunctionDefaults, s, nullptr);

@@ -6,6 +6,8 @@ namespace braze::frontend {
 
 PyObject* tensor_attribute(Tracer& t, PyObject* fake, PyObject* name);  // new reference
 int set_tensor_attribute(Tracer& t, PyObject* fake, PyObject* name, PyObject* value);
+// What a weakref.proxy stands for, or `o` itself (borrowed).
+PyObject* behind_proxy(Tracer& t, PyObject* o);
 PyObject* get_attribute(Tracer& t, PyObject* owner, PyObject* name);
 PyObject* load_attribute(Tracer& t, PyObject* owner, PyObject* name, bool generic);
 int store_attribute(Tracer& t, PyObject* owner, PyObject* name, PyObject* value);

@@ -84,7 +84,8 @@ void Tracer::close_generators() {
 
 PyObject* Tracer::suspended_generator() const {
     for (auto [o, event] : fresh_)
-        if ((PyGen_Check(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) && bz_generator_in_handler(o)) return o;
+        if ((PyGen_Check(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) && bz_generator_in_handler(o))
+            return o;
     return nullptr;
 }
 
@@ -173,6 +174,7 @@ int bz_frame_enter(bz_frame* f, bool is_root) {
         t.stop("internal", "calls nested too deeply");
         return -1;
     }
+    if (!generator && t.use_callee(bz_frame_function(f), bz_frame_localsplus(f)[0]) < 0) return -1;
     // Arguments that C code took from sourced containers, or defaults: real tensors become fakes.
     PyObject** locals = bz_frame_localsplus(f);
     PyCodeObject* co = bz_frame_code(f);

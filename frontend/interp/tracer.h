@@ -70,6 +70,7 @@ class Tracer {
     bool is_iterator_from_before(PyObject* it) const;
     // The root event in which `o` was made; 0: unknown.
     long made_in(PyObject* o) const {
+        if (auto a = addresses_.find(o); a != addresses_.end()) return a->second;
         auto it = fresh_.find(o);
         return it == fresh_.end() ? 0 : it->second;
     }
@@ -77,8 +78,8 @@ class Tracer {
     // Generators that the trace leaves suspended end without running their handlers: what they do on closing belongs to
     // a real run.
     void close_generators();
-    // One whose closing would run code of the program, in eager when it is dropped: the trace kept it alive. Borrowed or
-    // nullptr.
+    // One whose closing would run code of the program, in eager when it is dropped: the trace kept it alive. Borrowed
+    // or nullptr.
     PyObject* suspended_generator() const;
     // The exception that was handled when the trace began, or nullptr.
     PyObject* handled_before() const { return handled_.get(); }
@@ -96,6 +97,16 @@ class Tracer {
     // Guards all that C code can see in a container (recursively) and touches fakes. 0 or -1.
     int read_all(PyObject* v, int depth = 0);
     int read_length(PyObject* v);
+    // `proxy` is the __dict__ of a class from before.
+    void is_namespace_of(PyObject* proxy, PyObject* cls);
+    PyObject* class_namespace(PyObject* proxy) const;  // borrowed or nullptr
+
+    // ---- numbers made of addresses (addresses.h)
+    PyObject* address(PyObject* number);  // takes and returns a reference; nullptr: break
+    bool is_address(PyObject* o) const { return !addresses_.empty() && addresses_.contains(o); }
+    bool is_address_value(unsigned long n) const { return address_values_.contains(n); }
+    bool any_address() const { return !addresses_.empty(); }
+    int use_number(PyObject* v);  // a number is used for what it is: 0, or -1 and a break
     // Which fakes were used by an operator or asked for metadata.
     void touch(PyObject* v) {
         if (capture->is_fake(v)) capture->touch(v);
@@ -107,6 +118,8 @@ class Tracer {
     bool is_fresh(PyTypeObject* t) const { return is_fresh(reinterpret_cast<PyObject*>(t)); }
     // A Python function is about to run: its code and defaults are assumptions.
     int use_function(PyObject* function);
+    // The same of one that C code calls, when its frame begins: an operator's method, a callback.
+    int use_callee(PyObject* function, PyObject* first_argument);
 
     // The sizes of the tensor at `s` that are to be symbols; not 0: the number at `s` is to be one.
     uint64_t dims_of(SourceId s) const;
@@ -129,6 +142,9 @@ class Tracer {
 
   private:
     int note_container(PyObject* v, SourceId s, int depth);
+    int read_opaque(PyObject* v, SourceId s, int depth);
+    int read_part(PyObject* v, SourceId s, const char* name, int depth);
+    int read_fresh(PyObject* v, int depth);
     PyObject* inherited_attribute(PyTypeObject* t, PyObject* name);
     Owned function_;
     Owned handled_;
@@ -141,7 +157,11 @@ class Tracer {
     std::unordered_map<PyObject*, int> input_of_;
     std::unordered_map<SourceId, int> number_of_;  // graph inputs that are numbers
     std::unordered_set<PyObject*> read_;           // containers that are guarded as a whole
-    std::vector<Owned> kept_;                      // or an id could be used again
+    std::unordered_set<PyObject*> used_;           // functions
+    std::unordered_map<PyObject*, PyObject*> class_of_proxy_;
+    std::unordered_map<PyObject*, long> addresses_;  // with the root event that made it
+    std::unordered_set<unsigned long> address_values_;
+    std::vector<Owned> kept_;  // or an id could be used again
     struct Mark {
         int ops;
         size_t changes;
@@ -164,6 +184,9 @@ bool is_singleton(PyObject* o);
 // Its hash and its comparison are no code of the program.
 bool is_plain_key(PyObject* o);
 bool is_python_class(PyTypeObject* t);  // made by a class statement
+// The class of C code that a class inherits its layout from.
+PyTypeObject* solid_base(PyTypeObject* t);
+bool is_value_class(PyTypeObject* base);  // int, float, complex, str, bytes
 // Type's qualified name "module.name".
 std::string type_name(PyTypeObject* t);
 

@@ -160,7 +160,13 @@ PyObject* Fetcher::compute(SourceId id) {
             return PyList_Check(p) && s.index < PyList_GET_SIZE(p) ? PyList_GET_ITEM(p, s.index) : nullptr;
         case SourceKind::TupleItem:
             return PyTuple_Check(p) && s.index < PyTuple_GET_SIZE(p) ? PyTuple_GET_ITEM(p, s.index) : nullptr;
-        case SourceKind::DequeItem: return PySequence_Check(p) ? keep(PySequence_GetItem(p, s.index)) : nullptr;
+        case SourceKind::DequeItem: {
+            PyTypeObject* base = Py_TYPE(p);
+            while ((base->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(base->tp_flags & Py_TPFLAGS_IMMUTABLETYPE))
+                base = base->tp_base;
+            PySequenceMethods* m = base->tp_as_sequence;
+            return m && m->sq_item ? keep(m->sq_item(p, s.index)) : nullptr;
+        }
         case SourceKind::CellContents: return PyCell_Check(p) ? PyCell_GET(p) : nullptr;
         case SourceKind::SlotMember: {
             auto* d = reinterpret_cast<PyDescrObject*>(s.key.get());
@@ -177,7 +183,7 @@ PyObject* Fetcher::compute(SourceId id) {
             return d ? bz_dict_get_known_hash(d, s.key.get(), s.hash) : nullptr;
         }
         case SourceKind::MethodSelf: return PyMethod_Check(p) ? PyMethod_GET_SELF(p) : nullptr;
-        case SourceKind::WeakrefTarget: return PyWeakref_CheckRef(p) ? PyWeakref_GET_OBJECT(p) : nullptr;
+        case SourceKind::WeakrefTarget: return PyWeakref_Check(p) ? PyWeakref_GET_OBJECT(p) : nullptr;
         case SourceKind::MethodFunction: return PyMethod_Check(p) ? PyMethod_GET_FUNCTION(p) : nullptr;
         default: break;
     }

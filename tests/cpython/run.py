@@ -106,7 +106,9 @@ def compare(mode, names, out, show):
                 continue
             if died and key not in mine:
                 continue  # not reached: the test at which the process died is counted
-            different[key[0]] = f"turn {key[1]}: {base.get(key)} -> {mine.get(key)} {lines.get(key, {}).get('error', '')}"
+            different[key[0]] = (
+                f"turn {key[1]}: {base.get(key)} -> {mine.get(key)} {lines.get(key, {}).get('error', '')}"
+            )
         for (test, turn), line in lines.items():
             if mode != "compiled" or turn or line["outcome"] == "Skip" or (test, 1) not in base:
                 continue

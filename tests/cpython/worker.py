@@ -27,7 +27,7 @@ class Recorder:
     """Writes a line when a test begins, so that a crash names its test, and one when it has ended."""
 
     def __init__(self, path):
-        self.file = open(path, "w", encoding="utf-8")  # noqa: SIM115  (until the process ends)
+        self.file = open(path, "w", encoding="utf-8")
         self.turn = 0
         self.outcome = None
         self.errors = []

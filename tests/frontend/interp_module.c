@@ -256,8 +256,9 @@ static PyObject *everywhere_hook(PyThreadState *ts, bz_frame *f, int throwflag) 
     return product_hook(ts, f, throwflag);
 }
 
-/* everywhere(kind): every frame of every thread from now on. "loop" (each instruction on the real frame), "handover" (left
- * to CPython after a few), "traced" (the traced loop without a root), "stress" (roots, broken off all the time) */
+/* everywhere(kind): every frame of every thread from now on. "loop" (each instruction on the real frame), "handover"
+ * (left to CPython after a few), "traced" (the traced loop without a root), "stress" (roots, broken off all the time)
+ */
 static PyObject *mod_everywhere(PyObject *m, PyObject *kind) {
     const char *k = PyUnicode_AsUTF8(kind);
     if (!k) return NULL;

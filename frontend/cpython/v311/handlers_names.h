@@ -143,7 +143,12 @@
     OP(DELETE_NAME) { OKAY(DELETE_NAME_OF(frame, NAME())); NEXT; }
     OP(SETUP_ANNOTATIONS) {
         if (frame->f_locals == frame->f_globals) UNSUPPORTED("SETUP_ANNOTATIONS in a module");
-        OKAY(bz_setup_annotations(frame->f_locals));
+        PyObject *annotations;
+        OKAY(bz_setup_annotations(frame->f_locals, &annotations));
+        if (annotations) {
+            MADE(annotations);
+            Py_DECREF(annotations);
+        }
         NEXT;
     }
 

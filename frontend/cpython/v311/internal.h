@@ -67,7 +67,8 @@ PyObject* bz_load_class_name(bz_frame* f, PyObject* name); /* NULL without excep
 int bz_store_name(bz_frame* f, PyObject* name, PyObject* value);
 int bz_delete_name(bz_frame* f, PyObject* name);
 PyObject* bz_load_build_class(PyObject* builtins);
-int bz_setup_annotations(PyObject* locals);
+/* *made: the new dict (new reference), or NULL if there is one. */
+int bz_setup_annotations(PyObject* locals, PyObject** made);
 int bz_import_star(PyThreadState* ts, bz_frame* f, PyObject* module);
 int bz_print_expr(PyObject* v);
 

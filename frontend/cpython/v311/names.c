@@ -87,7 +87,8 @@ PyObject *bz_load_build_class(PyObject *builtins) {
     return NULL;
 }
 
-int bz_setup_annotations(PyObject *locals) {
+int bz_setup_annotations(PyObject *locals, PyObject **made) {
+    *made = NULL;
     if (!locals) {
         PyErr_SetString(PyExc_SystemError, "no locals found when setting up annotations");
         return -1;
@@ -106,7 +107,7 @@ int bz_setup_annotations(PyObject *locals) {
     if (!annotations) return -1;
     int err = PyDict_CheckExact(locals) ? PyDict_SetItem(locals, bz_id___annotations__, annotations)
                                         : PyObject_SetItem(locals, bz_id___annotations__, annotations);
-    Py_DECREF(annotations);
+    *made = annotations;
     return err;
 }
 
