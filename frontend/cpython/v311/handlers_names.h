@@ -146,7 +146,7 @@
         PyObject *annotations;
         OKAY(bz_setup_annotations(frame->f_locals, &annotations));
         if (annotations) {
-            MADE(annotations);
+            NEED_MADE(annotations);
             Py_DECREF(annotations);
         }
         NEXT;
