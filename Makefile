@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc)
 PYTEST_ARGS ?=
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: all system venv deps build demo test test-core test-python cpython bench fmt lint lint-quick sanitize clean
+.PHONY: all system venv deps build demo test test-core test-python cpython fuzz bench fmt lint lint-quick sanitize clean
 all: build
 
 system:
@@ -46,6 +46,10 @@ test-python: build
 # CPython's own test-suite in three modes, compared test by test with a plain run: CPYTHON_ARGS="--mode loop test_dict"
 cpython: build
 	$(PY) tests/cpython/run.py --jobs $(JOBS) --again $(CPYTHON_ARGS)
+
+# Random programs, compiled and in eager: FUZZ_ARGS="--count 100000 --seed 7", or "--shrink SEED" for one that differs
+fuzz: build
+	$(PY) tests/fuzz --jobs $(JOBS) $(FUZZ_ARGS)
 
 bench: build
 	$(PY) benchmarks/run.py $(BENCH_ARGS)

@@ -58,6 +58,7 @@ class CompiledTrace final : public frontend::CompiledGraph {
     void compile() {
         Converted converted = to_graph(trace_, outputs_);
         output_slots_ = std::move(converted.outputs);
+        find_shared_outputs();
         std::vector<at::Tensor> constants;
         for (int c : converted.constants) constants.push_back(trace_.constants[c]);
         std::vector<int> mutated;
@@ -148,8 +149,34 @@ class CompiledTrace final : public frontend::CompiledGraph {
             }
             int k = output_slots_[i];
             results.push_back(k < 0 ? *inputs.tensors[-1 - k] : made[k]);
+            if (k >= 0 && shares_memory_[i] && is_another_object(results.back(), static_cast<int>(i), inputs, made))
+                results.back() = at::alias(results.back());
             if (k >= 0 && outputs_[i].requires_grad) results.back().unsafeGetTensorImpl()->set_requires_grad(true);
         }
+    }
+
+    // Outputs in memory that an input or another output lies in, too.
+    void find_shared_outputs() {
+        std::vector<int> users(static_cast<size_t>(trace_.alias_sets));
+        auto set_of = [&](int value) { return value < 0 ? -1 : trace_.values[value].alias_set; };
+        auto use = [&](int value) {
+            if (set_of(value) >= 0) ++users[static_cast<size_t>(set_of(value))];
+        };
+        for (int value : trace_.inputs) use(value);
+        for (const TraceOutput& o : outputs_) use(o.value);
+        for (const TraceOutput& o : outputs_)
+            shares_memory_.push_back(set_of(o.value) >= 0 && users[static_cast<size_t>(set_of(o.value))] > 1);
+    }
+
+    // A view of all of a tensor is a tensor of its own in the program, but may have become that tensor in the graph.
+    bool is_another_object(const at::Tensor& t, int i, const Inputs& inputs,
+                           const std::vector<at::Tensor>& made) const {
+        for (const at::Tensor* input : inputs.tensors)
+            if (input && t.is_same(*input)) return true;
+        for (int j = 0; j < i; ++j)
+            if (output_slots_[j] >= 0 && output_slots_[j] != output_slots_[i] && t.is_same(made[output_slots_[j]]))
+                return true;
+        return false;
     }
 
     void replay(const Inputs& inputs, std::vector<at::Tensor>& results) {
@@ -185,7 +212,8 @@ class CompiledTrace final : public frontend::CompiledGraph {
     bool needs_grad_;
     std::optional<Replay> replay_;
     std::optional<Executor> executor_;
-    std::vector<int> output_slots_;  // as Converted::outputs
+    std::vector<int> output_slots_;    // as Converted::outputs
+    std::vector<bool> shares_memory_;  // by output
     int aten_calls_ = 0;
     bool draws_ = false;  // random numbers
 };

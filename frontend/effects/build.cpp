@@ -178,6 +178,28 @@ PyObject* Builder::make_instance(RecipeId id, const RecipeNode& n) {
     return slot;
 }
 
+// A place that holds nothing at the end: whether there was something at the start is an assumption. Otherwise what is
+// there is put there, even where it is what was there: another run may start with something else.
+static bool needs_effect(Tracer& t, const Change& c, PyObject* now) {
+    if (now) return true;
+    SourceId s = t.source_of(c.holder ? c.holder.get() : c.target.get());
+    if (s == kNoSource) return static_cast<bool>(c.old);
+    SourceTable& sources = t.guards.sources;
+    if (c.kind == Change::Slot) {
+        PyObject* member = _PyType_Lookup(Py_TYPE(c.target.get()), c.key.get());
+        SourceId slot = sources.add(SourceKind::SlotMember, s, member);
+        c.old ? t.guards.present(slot) : t.guards.absent(slot);
+    } else {
+        SourceId d = c.holder ? sources.add(SourceKind::InstanceDict, s, nullptr) : s;
+        if (c.old) {
+            t.guards.present(sources.add(SourceKind::DictItem, d, c.key.get()));
+        } else {
+            t.guards.dict_lacks(d, c.key.get());
+        }
+    }
+    return static_cast<bool>(c.old);
+}
+
 // The changed keys of a dict from which something was deleted: what is new, or there again, goes to the end in order.
 static bool record_moved_keys(Tracer& t, Recipes& r, PyObject* dict, std::vector<Effect>& out) {
     std::vector<const Change*> changes;
@@ -194,14 +216,16 @@ static bool record_moved_keys(Tracer& t, Recipes& r, PyObject* dict, std::vector
         out.push_back(std::move(e));
         return true;
     };
-    for (const Change* c : changes)
-        if (c->old && (c->moved || !PyDict_GetItemWithError(dict, c->key.get()))) emit(*c, nullptr);
+    for (const Change* c : changes) {
+        PyObject* now = PyDict_GetItemWithError(dict, c->key.get());
+        if (now ? c->old && c->moved : needs_effect(t, *c, nullptr)) emit(*c, nullptr);
+    }
     Py_ssize_t at = 0;
     PyObject *key, *value;
     while (PyDict_Next(dict, &at, &key, &value)) {
         for (const Change* c : changes) {
             if (!PyUnicode_CheckExact(key) || PyUnicode_Compare(key, c->key.get()) != 0) continue;
-            if ((c->moved || value != c->old.get()) && !emit(*c, value)) return false;
+            if (!emit(*c, value)) return false;
         }
     }
     return true;
@@ -231,7 +255,7 @@ bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out) {
                     e.object = c.holder;
                 }
                 PyObject* now = PyDict_GetItemWithError(target, c.key.get());
-                if (now == c.old.get()) continue;
+                if (!needs_effect(t, c, now)) continue;
                 e.kind = now ? (attribute ? Effect::SetAttr : Effect::SetKey)
                              : (attribute ? Effect::DelAttr : Effect::DelKey);
                 if (now && !value(now)) return false;
@@ -240,14 +264,14 @@ bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out) {
             case Change::Slot: {
                 Owned now = Owned::steal(PyObject_GenericGetAttr(target, c.key.get()));
                 PyErr_Clear();
-                if (now.get() == c.old.get()) continue;
+                if (!needs_effect(t, c, now.get())) continue;
                 e.kind = now ? Effect::SetAttr : Effect::DelAttr;
                 if (now && !value(now.get())) return false;
                 break;
             }
             case Change::TypeAttr: {
                 PyObject* now = PyDict_GetItemWithError(reinterpret_cast<PyTypeObject*>(target)->tp_dict, c.key.get());
-                if (now == c.old.get()) continue;
+                if (!now && !c.old) return false;
                 e.kind = Effect::TypeAttr;
                 if (!value(now)) return false;
                 break;
@@ -281,7 +305,6 @@ bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out) {
                 break;
             }
             case Change::Cell:
-                if (PyCell_GET(target) == c.old.get()) continue;
                 e.kind = Effect::CellContents;
                 if (!value(PyCell_GET(target))) return false;
                 break;

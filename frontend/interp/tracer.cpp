@@ -211,12 +211,20 @@ int bz_backward_jump(bz_frame*) {
 PyObject* bz_load_fast_root(bz_frame*, int i, PyObject* value) {
     Tracer& t = *Tracer::current();
     if (!t.begin_hook()) return nullptr;
-    if (i < t.state_size() && t.state()[i] == value) {
+    if (i < t.state_size() && t.state()[i] == value && !t.stored_local(i)) {
         // A number that a symbol stands for was replaced before the first instruction: this one is equal by chance.
         braze::frontend::SourceId s = t.guards.sources.local(i);
         if (!t.is_number_input(s)) return t.loaded(Py_NewRef(value), s);
     }
     return t.result(Py_NewRef(value));
+}
+
+void bz_store_fast_root(int i) { Tracer::current()->store_local(i); }
+
+void bz_delete_fast_root(int i) {
+    Tracer& t = *Tracer::current();
+    if (i < t.state_size() && !t.stored_local(i)) t.guards.present(t.guards.sources.local(i));
+    t.store_local(i);
 }
 
 int bz_mutate_container(PyObject* container) {

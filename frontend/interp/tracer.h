@@ -137,6 +137,14 @@ class Tracer {
 
     PyObject* const* state() const { return state_.data(); }
     int state_size() const { return static_cast<int>(state_.size()); }
+    // Whether the root frame has assigned to that local, be it the very object that was there at the start.
+    bool stored_local(int i) const {
+        return static_cast<size_t>(i) < stored_.size() && stored_[static_cast<size_t>(i)];
+    }
+    void store_local(int i) {
+        if (static_cast<size_t>(i) >= stored_.size()) stored_.resize(static_cast<size_t>(i) + 1);
+        stored_[static_cast<size_t>(i)] = true;
+    }
     int nlocals() const { return nlocals_; }
     PyObject* function() const { return function_.get(); }
 
@@ -149,6 +157,7 @@ class Tracer {
     Owned function_;
     Owned handled_;
     std::vector<PyObject*> state_;  // owned
+    std::vector<bool> stored_;
     int nlocals_;
     const DynamicHints& dynamic_;
     long forced_event_;

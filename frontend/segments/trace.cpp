@@ -238,7 +238,8 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
             s->depth = n_end - nlocals;
             bool ok = true;
             for (int i = 0; i < n_end && ok; ++i) {
-                if (i < n_state && (end[i] == state[i] || end[i] == scratch[static_cast<size_t>(i)])) continue;
+                bool same = i < n_state && (end[i] == state[i] || end[i] == scratch[static_cast<size_t>(i)]);
+                if (same && !t.stored_local(i)) continue;
                 RecipeId r = s->recipes.record(t, end[i]);
                 ok = r >= 0;
                 s->slots.emplace_back(i, r);

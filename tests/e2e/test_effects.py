@@ -392,3 +392,67 @@ def test_collected_garbage_is_not_the_programs():
         traces.append(braze.compilations())
     assert seen == [4.0] * 6
     assert traces[-1] == traces[-2]
+
+
+class Place:
+    __slots__ = ("slot", "__dict__")
+
+
+def test_storing_what_is_there_already():
+    """Whether a store changes something depends on the call."""
+
+    def f(x, o, table, n):
+        o.a = 5
+        o.slot = 5
+        o.gone = 1
+        del o.gone
+        table["k"] = 5
+        n = 5
+        print(end="")
+        return x * n
+
+    compiled = braze.compile(f)
+    for value in (5, 6, 5, 7, None):
+        both = []
+        for run in (f, compiled):
+            o, table = Place(), {}
+            if value is not None:
+                o.a = o.slot = table["k"] = value
+            if value == 7:
+                o.gone = 3
+            result = run(torch.ones(2), o, table, value)
+            both.append((vars(o), o.slot, table, result.tolist()))
+        assert both[0] == both[1]
+
+
+def test_storing_what_is_there_already_in_a_cell():
+    def make(n):
+        def store(x):
+            nonlocal n
+            n = 5
+            return x + 1
+
+        return store, lambda: n
+
+    store = make(5)[0]
+    compiled = braze.compile(lambda x, store: store(x))
+    for value in (5, 6, 5):
+        store, read = make(value)
+        compiled(torch.ones(2), store)
+        assert read() == 5
+
+
+def test_a_local_that_is_bound_at_times():
+    def f(x, items):
+        v = 1
+        for _ in items:
+            print(end="")
+            x = x + 1
+            del v
+        return x
+
+    compiled = braze.compile(f)
+    assert_same(compiled(torch.ones(2), [1]), torch.full((2,), 2.0))
+    for _ in range(2):
+        with pytest.raises(UnboundLocalError):
+            compiled(torch.ones(2), [1, 2])

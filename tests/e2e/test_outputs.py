@@ -180,3 +180,24 @@ def test_dict_subclass_whose_getitem_calls_the_dicts():
 
     table = Table(a=3.0)
     assert_like_eager(lambda x: x * table["a"], torch.ones(2), graphs=1)
+
+
+@pytest.mark.parametrize("other_use", [False, True])
+def test_a_view_of_all_that_is_written_is_no_input(other_use):
+    def f(a):
+        v = a.view(-1).view(3, 4)
+        v.mul_(0.5)
+        w = v.view(3, 4)
+        if other_use:
+            torch.tanh(a)
+        return v, w, v, a
+
+    compiled = braze.compile(f)
+    for _ in range(2):
+        a = torch.ones(3, 4)
+        v, w, same, back = compiled(a)
+        assert back is a and v is not a and w is not a and v is not w and same is v
+        assert v._base is a and w._base is a
+        assert_same(v, torch.full((3, 4), 0.5))
+        w.add_(1)
+        assert_same(a, torch.full((3, 4), 1.5))

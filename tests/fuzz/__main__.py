@@ -150,7 +150,7 @@ class Replace(ast.NodeTransformer):
 def main() -> int:
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--count", type=int, default=20000)
-    ap.add_argument("--seed", type=int, default=0, help="the first one")
+    ap.add_argument("--seed", type=int, default=None, help="the first one; by default the clock says")
     ap.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     ap.add_argument("--show", type=int, default=None)
     ap.add_argument("--shrink", type=int, default=None)
@@ -167,6 +167,8 @@ def main() -> int:
     if a.shrink is not None:
         print(shrink(a.shrink))
         return 0
+    if a.seed is None:
+        a.seed = int(time.time()) % 10**6 * 1000
     t, found = time.monotonic(), []
     print(f"seeds {a.seed} to {a.seed + a.count - 1}", flush=True)
     starts = range(a.seed, a.seed + a.count, BATCH)

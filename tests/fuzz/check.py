@@ -6,6 +6,7 @@ import linecache
 import math
 import random
 import types
+import warnings
 from typing import Any
 
 import torch
@@ -136,6 +137,14 @@ def check_text(text: str, seed: int) -> None:
     whole = PRELUDE + text
     eager, compiled = module(whole, f"eager_{seed}"), module(whole, f"compiled_{seed}")
     f = braze.compile(compiled.f)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", braze.InternalErrorWarning)
+        compare(eager, compiled, f, seed)
+
+
+def compare(eager: types.ModuleType, compiled: types.ModuleType, f: Any, seed: int) -> None:
+    """Both are called side by side."""
     both = Comparison()  # what is shared between calls, too
     for call in range(CALLS):
         ours, theirs = arguments(compiled, seed, call), arguments(eager, seed, call)

@@ -70,6 +70,9 @@
             PyUnicode_Append(target, b);
             Py_DECREF(b);
             if (!*target) goto error;
+#if TRACED
+            if (is_root) bz_store_fast_root(_Py_OPARG(*next));
+#endif
             next++;
             NEXT;
         }
