@@ -360,6 +360,29 @@ static bool overlaps_partly(const at::Tensor& a, const at::Tensor& b) {
     return a0 < b1 && b0 < a1;
 }
 
+// The Meta kernel of index_put does not look at the shapes of masks. (A call that nobody needs is dropped, so its errors
+// must be known now.)
+void Tracer::refuse_wrong_masks(const Pending& p) {
+    if (!p.info.puts_by_index || p.operands.empty()) return;
+    const at::Tensor& self = as_fake(p.operands[0])->twin();
+    int64_t axis = 0;
+    int next = 0;  // place in the list of indices; places in between are taken by slices
+    for (size_t k = 1; k < p.operands.size(); ++k) {
+        const auto& operand = p.record.operands[k];
+        if (p.info.args[operand.arg].form != Form::TensorList) continue;
+        axis += operand.pos - next;
+        next = operand.pos + 1;
+        const at::Tensor& index = as_fake(p.operands[k])->twin();
+        if (index.scalar_type() != at::kBool && index.scalar_type() != at::kByte) {
+            ++axis;
+            continue;
+        }
+        for (int64_t i = 0; i < index.dim(); ++i, ++axis)
+            if (axis >= self.dim() || index.size(i) != self.size(axis))
+                stop("operator-error", p.info.callee + ": the shape of a mask");
+    }
+}
+
 // (Meta kernels compare addresses, and find none.)
 void Tracer::refuse_overlap(const Pending& p) {
     const auto& operands = p.record.operands;
@@ -529,6 +552,7 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
         stop("autograd", "a lazy conjugate or negative view that needs a gradient");
     if (info.data_value && read_constant(p, stack)) return;
     if (info.data_value || info.data_shape) refuse_data_dependence(p, stack);
+    refuse_wrong_masks(p);
     refuse_overlap(p);
     run_meta(p, stack);
 

@@ -48,6 +48,7 @@ class Tracer final : public frontend::Capture {
     void take_arguments(Pending& p, c10::IValue* args);
     bool read_constant(const Pending& p, torch::jit::Stack* stack);
     void refuse_data_dependence(const Pending& p, torch::jit::Stack* stack);
+    void refuse_wrong_masks(const Pending& p);
     void refuse_overlap(const Pending& p);
     void run_meta(Pending& p, torch::jit::Stack* stack);
     void run_shape_function(const OperatorInfo& info, torch::jit::Stack* stack);

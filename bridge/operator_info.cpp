@@ -158,6 +158,7 @@ OperatorInfo decode(const c10::OperatorHandle& op) {
     info.own_autograd = !info.callee.starts_with("aten::") && op.hasKernelForDispatchKey(c10::DispatchKey::Autograd);
     info.is_lift = info.callee == "aten::lift_fresh" || info.callee == "aten::lift";
     info.is_index = info.callee == "aten::index.Tensor";
+    info.puts_by_index = info.callee.find("index_put") != std::string::npos;
     return info;
 }
 

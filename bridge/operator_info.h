@@ -56,6 +56,7 @@ struct OperatorInfo {
     bool own_autograd = false;  // a kernel of a library for autograd, as torch.library.custom_op makes
     bool is_lift = false;       // lift_fresh: a constant enters the program
     bool is_index = false;      // index.Tensor: data_shape only with masks
+    bool puts_by_index = false;  // index_put and its forms
     ShapeRule shape_rule = nullptr;
     bool structured =
         false;  // its shape function can be reached through the kernel of CompositeExplicitAutogradNonFunctional

@@ -301,3 +301,13 @@ def test_random_numbers_after_an_error_are_eagers():
 )
 def test_writing_what_overlaps(f):
     assert_raises_like_eager(f, torch.ones(3, 4))
+
+
+def test_mask_of_another_shape_in_a_store_that_nobody_reads():
+    def f(x):
+        y = torch.zeros(3, 4)
+        y[:, x[0] > 0] = 1
+        y[x[0] > 0] = 1
+        return x
+
+    assert_raises_like_eager(f, torch.ones(3, 4))
