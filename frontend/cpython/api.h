@@ -55,6 +55,8 @@ enum bz_outcome {
  * instruction, and `s += t` of strings takes its STORE_FAST along), as CPython would. Calls that it makes go through
  * the hook. An exception with a handler in the frame: BZ_STOPPED, the frame stands at the handler. */
 enum bz_outcome bz_step(PyThreadState* ts, bz_frame* f, int throwflag, PyObject** value);
+/* Whether the next instruction only puts the top of the stack away: POP_TOP, STORE_FAST. */
+bool bz_puts_away(bz_frame* f);
 /* CPython's own loop runs the rest of the frame. */
 PyObject* bz_leave_to_cpython(PyThreadState* ts, bz_frame* f, int throwflag);
 

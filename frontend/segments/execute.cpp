@@ -210,12 +210,15 @@ static PyObject* run_frame(Unit& u, PyThreadState* ts, bz_frame* f) {
             }
             case Lookup::Step: break;
         }
-        PyObject* value = nullptr;
-        switch (bz_step(ts, f, 0, &value)) {
-            case BZ_RETURNED: return value;
-            case BZ_RAISED: return nullptr;
-            case BZ_STOPPED: break;
-        }
+        // What the instruction leaves on the stack would be guarded by value; in a local it is not until it is read.
+        do {
+            PyObject* value = nullptr;
+            switch (bz_step(ts, f, 0, &value)) {
+                case BZ_RETURNED: return value;
+                case BZ_RAISED: return nullptr;
+                case BZ_STOPPED: break;
+            }
+        } while (bz_puts_away(f));
         if (bz_tracer_active(ts)) return bz_leave_to_cpython(ts, f, 0);
     }
 }

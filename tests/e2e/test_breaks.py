@@ -300,3 +300,26 @@ def test_custom_operator_with_gradient():
     f(theirs).sum().backward()
     torch.testing.assert_close(mine.grad, theirs.grad)
     torch.testing.assert_close(compiled(mine.detach()), f(theirs.detach()))
+
+
+def test_results_that_nobody_reads_are_not_guarded():
+    answers = iter(range(100))
+
+    @braze.disable
+    def answer():
+        return next(answers)
+
+    def f(x):
+        y = x + 1
+        answer()
+        kept = answer()
+        return y * 2, kept
+
+    compiled = braze.compile(f)
+    compiled(torch.ones(2))
+    before = braze.compilations()
+    for i in range(1, 20):
+        y, kept = compiled(torch.ones(2))
+        assert kept == 2 * i + 1
+        assert_same(y, torch.full((2,), 4.0))
+    assert braze.compilations() - before <= 1  # `kept` becomes a dynamic number

@@ -21,6 +21,11 @@ enum bz_outcome bz_step(PyThreadState *ts, bz_frame *f, int throwflag, PyObject 
     return run_plain(ts, f, throwflag, false, value);
 }
 
+bool bz_puts_away(bz_frame *f) {
+    int op = _PyOpcode_Deopt[_Py_OPCODE(f->prev_instr[1])];
+    return op == POP_TOP || op == STORE_FAST;
+}
+
 PyObject *bz_leave_to_cpython(PyThreadState *ts, bz_frame *f, int throwflag) {
     return _PyEval_EvalFrameDefault(ts, f, throwflag);
 }
