@@ -360,8 +360,8 @@ static bool overlaps_partly(const at::Tensor& a, const at::Tensor& b) {
     return a0 < b1 && b0 < a1;
 }
 
-// The Meta kernel of index_put does not look at the shapes of masks. (A call that nobody needs is dropped, so its errors
-// must be known now.)
+// The Meta kernel of index_put does not look at the shapes of masks. (A call that nobody needs is dropped, so its
+// errors must be known now.)
 void Tracer::refuse_wrong_masks(const Pending& p) {
     if (!p.info.puts_by_index || p.operands.empty()) return;
     const at::Tensor& self = as_fake(p.operands[0])->twin();

@@ -51,11 +51,11 @@ struct OperatorInfo {
     bool composite = false;  // has only an implicit composite kernel: to be decomposed
     bool pointwise = false;  // results have the broadcast sizes of its tensors
     bool random = false;
-    bool data_value = false;    // its result is a Python value that depends on data
-    bool data_shape = false;    // its result's sizes depend on data
-    bool own_autograd = false;  // a kernel of a library for autograd, as torch.library.custom_op makes
-    bool is_lift = false;       // lift_fresh: a constant enters the program
-    bool is_index = false;      // index.Tensor: data_shape only with masks
+    bool data_value = false;     // its result is a Python value that depends on data
+    bool data_shape = false;     // its result's sizes depend on data
+    bool own_autograd = false;   // a kernel of a library for autograd, as torch.library.custom_op makes
+    bool is_lift = false;        // lift_fresh: a constant enters the program
+    bool is_index = false;       // index.Tensor: data_shape only with masks
     bool puts_by_index = false;  // index_put and its forms
     ShapeRule shape_rule = nullptr;
     bool structured =
