@@ -97,7 +97,8 @@ std::vector<at::Tensor> Replay::run(c10::ArrayRef<at::Tensor> inputs, const Symb
     }
     std::vector<at::Tensor> results;
     for (const TraceOutput& o : outputs_)
-        results.push_back(trace_.values[o.value].kind == ValueInfo::Input
+        results.push_back(o.value < 0 ? at::Tensor()
+                          : trace_.values[o.value].kind == ValueInfo::Input
                               ? values[o.value]
                               : with_grad(values[o.value], o.requires_grad));
     return results;
