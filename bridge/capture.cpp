@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "bridge/compiled_calls.h"
 #include "bridge/compiled_trace.h"
 #include "bridge/frontend_off.h"
 #include "bridge/gil.h"
@@ -38,12 +39,18 @@ Tracer* Tracer::active() { return t_active; }
 Tracer::Tracer(frontend::CaptureOptions options) : options_(std::move(options)), epoch_(next_epoch()) {
     BRAZE_CHECK(!t_active, "a capture is already active on this thread");
     set_data_replaced_handler(&data_of_input_replaced);
+    trace_.grad_mode = at::GradMode::is_enabled();
+    trace_.autocast = Autocast::now();
     t_active = this;
     enter();
 }
 
 Tracer::~Tracer() {
     if (!finished_ && paused_ == 0) leave();
+    if (t_active == this) t_active = nullptr;
+}
+
+void Tracer::release_thread() {
     if (t_active == this) t_active = nullptr;
 }
 
@@ -98,10 +105,13 @@ PyObject* Tracer::fake_input(PyObject* object, int id, uint64_t dynamic_dims) {
         impl->mark_input();
         trace_.only_cpu &= real.is_cpu();
         bool symbolic = options_.dynamic && make_symbolic(*impl, meta, id, dynamic_dims);
+        if (symbolic) assume_ranges(object, *impl);
         at::Tensor fake(std::move(impl));
         if (real.requires_grad()) fake.unsafeGetTensorImpl()->set_requires_grad(true);
         if (id >= static_cast<int>(trace_.inputs.size())) trace_.inputs.resize(id + 1, -1);
         trace_.inputs[id] = value;
+        if (id >= static_cast<int>(reals_.size())) reals_.resize(id + 1, nullptr);
+        reals_[id] = object;
         if (id >= static_cast<int>(touched_.size())) touched_.resize(id + 1, false);
         touched_[id] = touched_[id] || symbolic;  // its sizes are read in every run
         return wrap_like(fake, object);
@@ -584,6 +594,7 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     r.line = current_line();
     trace_.only_cpu &= p.device.is_cpu();
     trace_.records.push_back(std::move(r));
+    if (open_torch_op_ < 0) trace_.torch_level_complete = false;
 }
 
 // Above autograd and autocast: real tensors are replaced before autograd can tie them to the fakes.
@@ -654,6 +665,7 @@ std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObje
     try {
         if (!finished_ && paused_ == 0) leave();
         finished_ = true;
+        release_thread();  // a backend may compile something itself
         std::vector<TraceOutput> results;
         bool needs_grad = false;
         freeze_arguments();
@@ -678,7 +690,12 @@ std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObje
         std::string obstacle = autograd_obstacle(tensors);
         if (!obstacle.empty()) stop("autograd", obstacle);
         trace_.inputs.resize(n_inputs, -1);
-        return compile_trace(std::move(trace_), std::move(results), needs_grad);
+        using Backend = frontend::BackendChoice;
+        bool calls = options_.backend.kind == Backend::User || options_.backend.kind == Backend::Eager;
+        if (calls && !trace_.records.empty())
+            return compile_calls(std::move(trace_), std::move(results), needs_grad, options_.backend, reals_);
+        return compile_trace(std::move(trace_), std::move(results), needs_grad,
+                             options_.backend.kind == Backend::AotEager);
     } catch (python_error& e) { e.restore(); } catch (const std::exception& e) {
         PyErr_SetString(PyExc_RuntimeError, e.what());
     }

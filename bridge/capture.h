@@ -10,6 +10,8 @@
 
 namespace braze::bridge {
 
+struct FxGraph;
+
 class Tracer final : public frontend::Capture {
   public:
     explicit Tracer(frontend::CaptureOptions options);
@@ -30,9 +32,16 @@ class Tracer final : public frontend::Capture {
     void resume() override;
     std::unique_ptr<frontend::CompiledGraph> finish(const std::vector<PyObject*>& outputs, int n_inputs) override;
 
+    // Ends the capture: the operators as a graph of the first n_inputs inputs. The others are attributes of the module.
+    FxGraph export_operators(const std::vector<at::Tensor>& results, size_t n_inputs);
+
     // Called by the dispatcher while this trace is active on this thread.
     void record(const c10::OperatorHandle& op, torch::jit::Stack* stack);
     void torch_level(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+    // The call of a program around what it leads to: the index for end_torch_op, or -1 where it isn't kept.
+    int begin_torch_op(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
+    void end_torch_op(int index, const torch::jit::Stack& stack);
+    void drop_torch_op(int index);
     // Reports the reason and leaves by an exception. Needs the GIL.
     [[noreturn]] void stop(const char* id, const std::string& detail);
 
@@ -58,14 +67,18 @@ class Tracer final : public frontend::Capture {
     at::Tensor written_result(Pending& p, const at::Tensor& meta, int operand, const SymbolicMetadata* symbolic);
     void keep_symbolic(FakeImpl& fake, int value, const SymbolicMetadata* symbolic);
     bool make_symbolic(FakeImpl& fake, const at::Tensor& meta, int id, uint64_t dims);
+    void assume_ranges(PyObject* real, const FakeImpl& fake);
     void hint_argument(Pending& p, c10::IValue& v);
     bool take_symbolic_number(Pending& p, int arg, const c10::IValue* args, at::Tensor& t);
     void freeze_arguments();
+    bool take_torch_level(TorchLevelOp& t, const c10::IValue* args) const;
+    void freeze(Record& r) const;
     void note_writes(Pending& p);
     int add_value(ValueInfo::Kind kind, int producer, int index, const at::Tensor& meta, int alias_set);
     int current_line();
     void enter();
     void leave();
+    void release_thread();
     std::string autograd_obstacle(const std::vector<PyObject*>& outputs) const;
 
     frontend::CaptureOptions options_;
@@ -79,6 +92,8 @@ class Tracer final : public frontend::Capture {
     std::unordered_map<c10::StorageImpl*, c10::Storage> input_storages_;  // by the real storage
     std::vector<c10::Storage> kept_storages_;                             // real ones, so that addresses stay unique
     std::vector<bool> touched_;                                           // by input id
+    int open_torch_op_ = -1;
+    std::vector<PyObject*> reals_;  // by input id; the front end holds them
     std::string last_line_;
     int last_line_index_ = -1;
 };

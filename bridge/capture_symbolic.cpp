@@ -31,6 +31,25 @@ bool Tracer::make_symbolic(FakeImpl& fake, const at::Tensor& meta, int id, uint6
     return true;
 }
 
+// The ranges that mark_dynamic was given for sizes of the tensor.
+void Tracer::assume_ranges(PyObject* real, const FakeImpl& fake) {
+    PyObject** dict = _PyObject_GetDictPtr(real);
+    PyObject* ranges = dict && *dict ? PyDict_GetItemString(*dict, "_braze_dynamic_ranges") : nullptr;
+    if (!ranges || !PyDict_Check(ranges) || !fake.symbolic()) return;
+    Py_ssize_t pos = 0;
+    PyObject *k, *range;
+    while (PyDict_Next(ranges, &pos, &k, &range)) {
+        auto dim = static_cast<size_t>(PyLong_AsLong(k));
+        if (!PyTuple_Check(range) || PyTuple_GET_SIZE(range) != 2 || dim >= fake.symbolic()->sizes.size()) continue;
+        const Expr& size = fake.symbolic()->sizes[dim];
+        PyObject *least = PyTuple_GET_ITEM(range, 0), *most = PyTuple_GET_ITEM(range, 1);
+        if (PyLong_Check(least))
+            trace_.symbols->assume({Relation::Le, Expr(static_cast<int64_t>(PyLong_AsLongLong(least))), size});
+        if (PyLong_Check(most))
+            trace_.symbols->assume({Relation::Le, size, Expr(static_cast<int64_t>(PyLong_AsLongLong(most)))});
+    }
+}
+
 uint64_t Tracer::dynamic_dims(int id) const {
     if (id >= static_cast<int>(trace_.inputs.size()) || trace_.inputs[id] < 0) return 0;
     const ValueInfo& v = trace_.values[trace_.inputs[id]];
@@ -46,6 +65,8 @@ std::unique_ptr<frontend::ShapeGuard> Tracer::shape_guard() const { return make_
 PyObject* Tracer::symbolic_input(PyObject* number, int id) {
     if (id >= static_cast<int>(trace_.inputs.size())) trace_.inputs.resize(id + 1, -1);
     if (id >= static_cast<int>(touched_.size())) touched_.resize(id + 1, false);
+    if (id >= static_cast<int>(reals_.size())) reals_.resize(id + 1, nullptr);
+    reals_[id] = number;
     if (id >= static_cast<int>(trace_.numbers.size())) trace_.numbers.resize(id + 1, NumberInput::None);
     try {
         if (PyLong_CheckExact(number)) {
@@ -89,30 +110,33 @@ void Tracer::hint_argument(Pending& p, c10::IValue& v) {
 
 // When the trace is over, what has become constant is a number.
 void Tracer::freeze_arguments() {
+    for (Record& r : trace_.records) freeze(r);
+    for (TorchLevelOp& t : trace_.torch_level) freeze(t.record);
+}
+
+void Tracer::freeze(Record& r) const {
     auto now = [&](const c10::IValue& x) {
         return x.isInt() ? Expr(x.toInt()) : trace_.symbols->resolve(expr_of(x.toSymInt()));
     };
-    for (Record& r : trace_.records) {
-        if (!r.symbolic_args) continue;
-        r.symbolic_args = false;
-        for (size_t i = 0; i < r.args.size(); ++i) {
-            c10::IValue& v = r.args[i];
-            if (v.isSymInt()) {
-                Expr e = now(v);
-                if (e.is_const())
-                    v = size_argument(r.info->args[i].form, e.value());
-                else
-                    r.symbolic_args = true;
-            } else if (has_symbols(v)) {
-                auto list = v.toListRef();
-                std::vector<int64_t> constants;
-                for (const c10::IValue& x : list)
-                    if (Expr e = now(x); e.is_const()) constants.push_back(e.value());
-                if (constants.size() == list.size())
-                    v = constants;
-                else
-                    r.symbolic_args = true;
-            }
+    if (!r.symbolic_args) return;
+    r.symbolic_args = false;
+    for (size_t i = 0; i < r.args.size(); ++i) {
+        c10::IValue& v = r.args[i];
+        if (v.isSymInt()) {
+            Expr e = now(v);
+            if (e.is_const())
+                v = size_argument(r.info->args[i].form, e.value());
+            else
+                r.symbolic_args = true;
+        } else if (has_symbols(v)) {
+            auto list = v.toListRef();
+            std::vector<int64_t> constants;
+            for (const c10::IValue& x : list)
+                if (Expr e = now(x); e.is_const()) constants.push_back(e.value());
+            if (constants.size() == list.size())
+                v = constants;
+            else
+                r.symbolic_args = true;
         }
     }
 }

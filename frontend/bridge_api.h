@@ -18,7 +18,19 @@ struct ValueRef {
     int index = 0;  // Input: the id given to fake_input. Node: an opaque value id, to be passed to finish()
 };
 
+// What a capture is compiled to.
+struct BackendChoice {
+    enum Kind : uint8_t {
+        Kernels,   // Braze's own
+        Eager,     // the calls of the program, in eager
+        AotEager,  // the operators below autograd, in eager
+        User       // whatever `compiler` returns for the calls of the program
+    } kind = Kernels;
+    PyObject* compiler = nullptr;  // User: (torch.fx.GraphModule, example inputs, "file.py:12 in f") -> callable
+};
+
 struct CaptureOptions {
+    BackendChoice backend;
     bool dynamic = false;  // sizes of inputs marked dynamic are symbols
     // The mode met a real tensor (inside a container that C code walked, or a module-level constant). The front end
     // answers with the fake that stands for it (borrowed, kept alive by the tracer), after guarding the way to it, or

@@ -1,5 +1,7 @@
 #include "frontend/module.h"
 
+#include <cstring>
+
 #include "frontend/bridge_api.h"
 #include "frontend/cpython/api.h"
 #include "frontend/interp/calls.h"
@@ -24,10 +26,11 @@ PyObject* py_configure(PyObject*, PyObject* tables) {
     Py_ssize_t pos = 0;
     PyObject *k, *v;
     if (PyObject* constants = PyDict_GetItemString(tables, "constants"))
-        while (PyDict_Next(constants, &pos, &k, &v)) set_function_rule(k, {Owned::share(v), ""});
+        while (PyDict_Next(constants, &pos, &k, &v)) set_function_rule(k, {FunctionRule::Constant, Owned::share(v)});
     pos = 0;
     if (PyObject* breaks = PyDict_GetItemString(tables, "breaks"))
-        while (PyDict_Next(breaks, &pos, &k, &v)) set_function_rule(k, {nullptr, PyUnicode_AsUTF8(v)});
+        while (PyDict_Next(breaks, &pos, &k, &v))
+            set_function_rule(k, {FunctionRule::Break, nullptr, PyUnicode_AsUTF8(v)});
     auto strings = [&](const char* name, std::vector<std::string>& out) {
         PyObject* s = PyDict_GetItemString(tables, name);
         Owned seq = Owned::steal(s ? PySequence_List(s) : nullptr);
@@ -38,6 +41,8 @@ PyObject* py_configure(PyObject*, PyObject* tables) {
     Settings& s = settings();
     s.run_untraced.clear();
     strings("run_untraced", s.run_untraced);
+    s.run_traced.clear();
+    strings("run_traced", s.run_traced);
     s.untraced_code.clear();
     if (PyObject* functions = PyDict_GetItemString(tables, "run_untraced_functions")) {
         Owned seq = Owned::steal(PySequence_List(functions));
@@ -58,11 +63,18 @@ PyObject* py_configure(PyObject*, PyObject* tables) {
         }
         PyErr_Clear();
     }
+    s.peer.clear();
+    strings("peer", s.peer);
+    std::vector<std::string> own;
+    strings("own_prefix", own);
+    if (!own.empty()) s.own_prefix = own[0];
     if (PyObject* errors = PyDict_GetItemString(tables, "errors")) {
         s.graph_break_error = Owned::share(PyDict_GetItemString(errors, "graph_break"));
         s.internal_error = Owned::share(PyDict_GetItemString(errors, "internal"));
         s.limit_error = Owned::share(PyDict_GetItemString(errors, "limit"));
+        s.recompile_error = Owned::share(PyDict_GetItemString(errors, "recompile"));
         s.user_error = Owned::share(PyDict_GetItemString(errors, "user"));
+        s.backend_error = Owned::share(PyDict_GetItemString(errors, "backend"));
     }
     Py_RETURN_NONE;
 }
@@ -80,6 +92,8 @@ PyObject* py_set_option(PyObject*, PyObject* args) {
         s.fail_at = stage ? stage : "";
     } else if (n == "recompile_limit") {
         s.recompile_limit = static_cast<int>(PyLong_AsLong(value));
+    } else if (n == "accumulated_recompile_limit") {
+        s.accumulated_recompile_limit = static_cast<int>(PyLong_AsLong(value));
     } else if (n == "fail_on_recompile_limit_hit") {
         s.fail_on_recompile_limit = PyObject_IsTrue(value) > 0;
     } else if (n == "automatic_dynamic_shapes") {
@@ -114,15 +128,91 @@ PyObject* py_compilations(PyObject*, PyObject*) { return PyLong_FromLong(statist
 
 PyObject* py_is_tracing(PyObject*, PyObject*) { return PyBool_FromLong(Tracer::current() != nullptr); }
 
+PyObject* py_break_reasons(PyObject*, PyObject*) {
+    Owned list = Owned::steal(PyList_New(0));
+    for (const BreakInfo& b : break_table()) {
+        Owned d = Owned::steal(Py_BuildValue("{s:s,s:s,s:s,s:s}", "id", b.id, "title", b.title, "explanation",
+                                             b.explanation, "hint", b.hint));
+        if (!d || PyList_Append(list.get(), d.get()) < 0) return nullptr;
+    }
+    return list.release();
+}
+
+PyObject* py_measure_guards(PyObject*, PyObject* on) {
+    return PyBool_FromLong(std::exchange(measure_guards(), PyObject_IsTrue(on) > 0));
+}
+
 PyObject* py_explain(PyObject*, PyObject* o) { return explain_compiled(o); }
 
-PyObject* py_disable_code(PyObject*, PyObject* args, PyObject* kwargs) {
-    static const char* names[] = {"fn", "recursive", nullptr};
-    PyObject* fn;
-    int recursive = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p", const_cast<char**>(names), &fn, &recursive)) return nullptr;
-    set_function_rule(fn, {nullptr, "disabled"});
-    Py_RETURN_NONE;
+struct RuleName {
+    const char* name;
+    FunctionRule::Kind kind;
+    const char* break_id;
+    bool folds;
+};
+constexpr RuleName kRuleNames[] = {{"constant", FunctionRule::Constant, "", false},
+                                   {"graph_break", FunctionRule::Break, "requested", false},
+                                   {"control", FunctionRule::Break, "compiler-control", false},
+                                   {"disallow", FunctionRule::Break, "disallowed", false},
+                                   {"forbid", FunctionRule::Forbid, "", false},
+                                   {"replace", FunctionRule::Replace, "", false},
+                                   {"replace_or_fold", FunctionRule::Replace, "", true},
+                                   {"opaque", FunctionRule::Opaque, "", false},
+                                   {"nonstrict", FunctionRule::NonStrict, "", false}};
+
+PyObject* py_set_rule(PyObject*, PyObject* args) {
+    PyObject *fn, *value = Py_None;
+    const char* kind;
+    if (!PyArg_ParseTuple(args, "Oz|O", &fn, &kind, &value)) return nullptr;
+    if (!kind) {
+        clear_function_rule(fn);
+        Py_RETURN_NONE;
+    }
+    for (const RuleName& r : kRuleNames)
+        if (std::strcmp(r.name, kind) == 0) {
+            set_function_rule(fn, {r.kind, Owned::share(value), r.break_id, r.folds});
+            Py_RETURN_NONE;
+        }
+    PyErr_Format(PyExc_ValueError, "unknown rule '%s'", kind);
+    return nullptr;
+}
+
+constexpr const char* kStances[] = {"default",           "force_eager",        "eager_on_recompile",
+                                    "fail_on_recompile", "eager_then_compile", "aot_eager_then_compile"};
+
+PyObject* py_set_stance(PyObject*, PyObject* args) {
+    const char* name;
+    PyObject* backend;
+    if (!PyArg_ParseTuple(args, "sO", &name, &backend)) return nullptr;
+    for (size_t i = 0; i < std::size(kStances); ++i)
+        if (std::strcmp(kStances[i], name) == 0) {
+            set_stance(static_cast<Stance>(i));
+            force_backend(backend);
+            Py_RETURN_NONE;
+        }
+    PyErr_Format(PyExc_ValueError, "unknown stance '%s'", name);
+    return nullptr;
+}
+
+PyObject* py_call_without_compiling(PyObject*, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+    if (n < 1) {
+        PyErr_SetString(PyExc_TypeError, "a callable is expected");
+        return nullptr;
+    }
+    UseOnlyCompiled guard;
+    return PyObject_Vectorcall(args[0], args + 1, static_cast<size_t>(n - 1), kwnames);
+}
+
+PyObject* py_error_on_graph_break(PyObject*, PyObject* flag) {
+    int on = PyObject_IsTrue(flag);
+    return on < 0 ? nullptr : PyBool_FromLong(std::exchange(error_on_break(), on != 0));
+}
+
+PyObject* py_constant(PyObject*, PyObject* number) { return Py_NewRef(number); }
+
+template <class F>
+PyCFunction method(F f) {
+    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
 }
 
 PyMethodDef methods[] = {{"configure", py_configure, METH_O, "once, at import: the tables of _tables.py"},
@@ -132,9 +222,17 @@ PyMethodDef methods[] = {{"configure", py_configure, METH_O, "once, at import: t
                          {"stats", py_stats, METH_NOARGS, "the counters"},
                          {"compilations", py_compilations, METH_NOARGS, "graphs compiled so far"},
                          {"is_tracing", py_is_tracing, METH_NOARGS, "this thread traces a function now"},
+                         {"break_reasons", py_break_reasons, METH_NOARGS, "why graphs end: the table"},
+                         {"measure_guards", py_measure_guards, METH_O,
+                          "whether checks of guards are counted and timed; returns what it was"},
                          {"explain", py_explain, METH_O, "what was compiled for a CompiledFunction"},
-                         {"disable_code", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_disable_code)),
-                          METH_VARARGS | METH_KEYWORDS, "the function is never traced"},
+                         {"set_rule", py_set_rule, METH_VARARGS, "what a call of the function means in a trace"},
+                         {"set_stance", py_set_stance, METH_VARARGS, "set_stance(name, forced backend or None)"},
+                         {"call_without_compiling", method(py_call_without_compiling), METH_FASTCALL | METH_KEYWORDS,
+                          "calls a callable; what is compiled is used, nothing else is compiled"},
+                         {"constant", py_constant, METH_O, "the number, which is a constant of the trace from here on"},
+                         {"error_on_graph_break", py_error_on_graph_break, METH_O,
+                          "sets whether a graph break is an error on this thread; returns what it was"},
                          {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -2,14 +2,17 @@
 
 namespace braze::frontend {
 
-static const BreakInfo kBreaks[] = {
+const std::vector<BreakInfo>& break_table() {
+    static const std::vector<BreakInfo> table = {
 #define BREAK(id, title, explanation, hint) {id, title, explanation, hint},
 #include "frontend/breaks/breaks.def"
 #undef BREAK
-};
+    };
+    return table;
+}
 
 const BreakInfo* find_break(const std::string& id) {
-    for (const BreakInfo& b : kBreaks)
+    for (const BreakInfo& b : break_table())
         if (id == b.id) return &b;
     return nullptr;
 }

@@ -1,12 +1,14 @@
 // Break reasons are data: breaks.def has one line each.
 #pragma once
 #include <string>
+#include <vector>
 
 namespace braze::frontend {
 
 struct BreakInfo {
     const char *id, *title, *explanation, *hint;
 };
+const std::vector<BreakInfo>& break_table();
 const BreakInfo* find_break(const std::string& id);  // nullptr: unknown
 
 struct Break {

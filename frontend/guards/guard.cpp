@@ -2,6 +2,7 @@
 
 #include "frontend/guards/snapshot.h"
 
+#include <chrono>
 #include <cstring>
 
 namespace braze::frontend {
@@ -206,6 +207,19 @@ bool GuardSet::holds(const Guard& g, Fetcher& f) const {
     return false;
 }
 
+bool& measure_guards() {
+    static bool on = false;
+    return on;
+}
+
+bool GuardSet::holds_measured(const Guard& g, Fetcher& f) const {
+    auto start = std::chrono::steady_clock::now();
+    bool r = holds(g, f);
+    g.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    g.checks++;
+    return r;
+}
+
 // Where objects change at every call, making snapshots is not worth it.
 constexpr int kMostSnapshots = 16;
 
@@ -221,11 +235,32 @@ int GuardSet::check(Fetcher& f) const {
                 return i;
         return -1;
     }
+    const bool measured = measure_guards();
     for (size_t i = 0; i < guards_.size(); ++i)
-        if (!holds(guards_[i], f)) [[unlikely]]
+        if (!(measured ? holds_measured(guards_[i], f) : holds(guards_[i], f))) [[unlikely]]
             return static_cast<int>(i);
     if (snapshots_++ < kMostSnapshots) snapshot_ = std::make_unique<Snapshot>(*this, f);
     return -1;
+}
+
+void GuardSet::keep(const std::vector<bool>& kept, const std::unordered_set<SourceId>& inputs) {
+    std::vector<Guard> all = std::move(guards_);
+    guards_.clear();
+    for (size_t i = 0; i < all.size(); ++i) {
+        GuardKind k = all[i].kind;
+        bool memory = k == GuardKind::Sizes ||
+                      ((k == GuardKind::Tensor || k == GuardKind::TypeIs) && inputs.contains(all[i].source));
+        if (kept[i])
+            guards_.push_back(std::move(all[i]));
+        else if (memory)
+            assumptions_.push_back(std::move(all[i]));
+    }
+}
+
+std::optional<std::string> GuardSet::broken_assumption(Fetcher& f) const {
+    for (const Guard& g : assumptions_)
+        if (!holds(g, f)) return explain(g, f, nullptr);
+    return {};
 }
 
 // A tuple, torch.Size too, of numbers and strings.
@@ -254,8 +289,13 @@ static std::string repr(PyObject* o) {
     return out.size() > 120 ? out.substr(0, 117) + "..." : out;
 }
 
-std::string GuardSet::text(int i, PyObject* names) const {
-    const Guard& g = guards_[static_cast<size_t>(i)];
+std::string GuardSet::text(int i, PyObject* names) const { return text(guards_[static_cast<size_t>(i)], names); }
+
+std::string GuardSet::explain(int i, Fetcher& f, PyObject* names) const {
+    return explain(guards_[static_cast<size_t>(i)], f, names);
+}
+
+std::string GuardSet::text(const Guard& g, PyObject* names) const {
     std::string s = g.source == kNoSource ? "" : sources.describe(g.source, names);
     switch (g.kind) {
         case GuardKind::Is: return s + " is " + repr(g.expected.get());
@@ -280,8 +320,7 @@ std::string GuardSet::text(int i, PyObject* names) const {
     return s;
 }
 
-std::string GuardSet::explain(int i, Fetcher& f, PyObject* names) const {
-    const Guard& g = guards_[static_cast<size_t>(i)];
+std::string GuardSet::explain(const Guard& g, Fetcher& f, PyObject* names) const {
     if (g.kind == GuardKind::GlobalState) return g.state->explain();
     if (g.kind == GuardKind::Sizes) return g.shapes->explain(fetch_all(g.inputs, f).data());
     PyObject* v = f.fetch(g.source);
@@ -294,7 +333,7 @@ std::string GuardSet::explain(int i, Fetcher& f, PyObject* names) const {
         return s + ": expected length " + std::to_string(g.number) + ", got " + std::to_string(length_of(v));
     if (g.kind == GuardKind::Equals || g.kind == GuardKind::Is)
         return s + ": expected " + repr(g.expected.get()) + ", got " + repr(v);
-    return text(i, names) + ": no longer true";
+    return text(g, names) + ": no longer true";
 }
 
 }  // namespace braze::frontend

@@ -2,6 +2,7 @@
 // explanation and its text form. Checking runs no Python code of the user.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -27,7 +28,12 @@ struct Guard {
     std::unique_ptr<GlobalStateGuard> state;
     std::unique_ptr<ShapeGuard> shapes;  // Sizes, with the sources of its inputs
     std::vector<SourceId> inputs;
+    mutable long checks = 0;  // while measure_guards()
+    mutable double seconds = 0;
 };
+
+// Whether the checks of single guards are counted and timed.
+bool& measure_guards();
 
 class Snapshot;
 
@@ -61,12 +67,21 @@ class GuardSet {
     std::string explain(int guard, Fetcher& f, PyObject* local_names) const;
     std::string text(int guard, PyObject* local_names) const;
     const std::vector<Guard>& guards() const { return guards_; }
+    // A filter's answer, one bool a guard. What memory depends on (the tensors and numbers at `inputs`) stays as an
+    // assumption that is checked, and is an error where it fails.
+    void keep(const std::vector<bool>& kept, const std::unordered_set<SourceId>& inputs);
+    // Whether the assumptions hold; otherwise what fails.
+    std::optional<std::string> broken_assumption(Fetcher& f) const;
+    bool has_assumptions() const { return !assumptions_.empty(); }
 
   private:
     bool add_once(GuardKind k, SourceId s, const void* what);
     Guard& push(GuardKind k, SourceId s);
     bool holds(const Guard& g, Fetcher& f) const;
-    std::vector<Guard> guards_;
+    bool holds_measured(const Guard& g, Fetcher& f) const;
+    std::string explain(const Guard& g, Fetcher& f, PyObject* local_names) const;
+    std::string text(const Guard& g, PyObject* local_names) const;
+    std::vector<Guard> guards_, assumptions_;
     std::unordered_set<std::string> seen_;
     mutable std::unique_ptr<Snapshot> snapshot_;  // of the last full check that passed
     mutable int snapshots_ = 0;

@@ -163,19 +163,4 @@ bool c_type_allowed(PyTypeObject* t) {
            PyType_IsSubtype(t, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
 }
 
-static std::unordered_map<PyObject*, FunctionRule>& rules() {
-    static auto* m = new std::unordered_map<PyObject*, FunctionRule>;
-    return *m;
-}
-
-void set_function_rule(PyObject* f, FunctionRule rule) {
-    Py_INCREF(f);  // for ever: the key
-    rules()[f] = std::move(rule);
-}
-
-const FunctionRule* function_rule(PyObject* f) {
-    auto it = rules().find(f);
-    return it == rules().end() ? nullptr : &it->second;
-}
-
 }  // namespace braze::frontend

@@ -229,23 +229,17 @@ static bool run_untraced(PyObject* fn, bool* emits) {
     if (!m) return PyErr_Clear(), false;
     *emits = std::strcmp(m, "warnings") == 0 ||
              (std::strcmp(m, "logging") == 0 && PyUnicode_CompareWithASCIIString(f->func_name, "_log") == 0);
+    for (const std::string& traced : settings().run_traced)
+        if (traced == m) return false;
     if (std::strcmp(m, "logging") == 0) return PyUnicode_CompareWithASCIIString(f->func_name, "isEnabledFor") == 0;
     for (const std::string& p : settings().run_untraced)
         if (std::strncmp(m, p.c_str(), p.size()) == 0 && (m[p.size()] == 0 || m[p.size()] == '.')) return true;
     return false;
 }
 
-static std::string qualified_name(PyObject* fn) {
-    Owned q = Owned::steal(PyObject_GetAttrString(fn, "__qualname__"));
-    const char* c = q && PyUnicode_Check(q.get()) ? PyUnicode_AsUTF8(q.get()) : nullptr;
-    PyErr_Clear();
-    return c ? c : Py_TYPE(fn)->tp_name;
-}
-
 static PyObject* call_function(Tracer& t, PyObject* fn, Args a) {
-    PyObject* dict = reinterpret_cast<PyFunctionObject*>(fn)->func_dict;
-    for (const char* mark : {"_torchdynamo_disable", "_braze_disable"})
-        if (dict && PyDict_GetItemString(dict, mark) == Py_True) return t.stop("disabled", qualified_name(fn));
+    PyObject* marked = nullptr;
+    if (call_marked(t, fn, a, &marked)) return marked;
     bool emits = false;
     bool untraced = run_untraced(fn, &emits);
     if (emits) return t.stop("io", qualified_name(fn));
@@ -267,10 +261,7 @@ PyObject* call(Tracer& t, PyObject* callable, Args a) {
 }
 
 static PyObject* dispatch(Tracer& t, PyObject* callable, Args a) {
-    if (const FunctionRule* rule = function_rule(callable)) {
-        if (rule->constant) return rule->constant.new_reference();
-        return t.stop(rule->break_id.c_str(), qualified_name(callable));
-    }
+    if (const FunctionRule* rule = function_rule(callable)) return apply_rule(t, *rule, callable, a);
     if (PyObject* inner = compiled_target(callable))
         return call(t, inner, a);  // a compiled function inside another is inlined
     if (PyFunction_Check(callable)) return call_function(t, callable, a);

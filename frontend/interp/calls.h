@@ -33,12 +33,28 @@ PyObject* call_type(Tracer& t, PyTypeObject* type, Args a);
 int read_arguments(Tracer& t, Args a, Py_ssize_t from = 0);
 PyObject* finish_c_call(Tracer& t, PyObject* result);
 
-// Python functions with a meaning of their own: value, or a break (set by configure()).
+// Functions with a meaning of their own in a trace, whatever their code says (set by configure() and set_rule()).
 struct FunctionRule {
-    Owned constant;
-    std::string break_id;
+    enum Kind : uint8_t {
+        Constant,  // the call has this value
+        Break,     // the graph ends
+        Forbid,    // an error
+        Replace,   // `value` is called instead; where `folds` and all arguments are constants, the function itself
+        Opaque,    // runs as it is, on fakes: only its operators are seen
+        NonStrict  // traced, but its own wishes for a graph break do not count
+    } kind = Break;
+    Owned value{};
+    std::string break_id{};
+    bool folds = false;
 };
 void set_function_rule(PyObject* function, FunctionRule rule);
-const FunctionRule* function_rule(PyObject* function);
+void clear_function_rule(PyObject* function);
+const FunctionRule* function_rule(PyObject* callable);
+PyObject* apply_rule(Tracer& t, const FunctionRule& rule, PyObject* callable, Args a);
+// The result of the function for these arguments is a constant: it is called for real, once.
+PyObject* call_as_constant(Tracer& t, PyObject* callable, Args a);
+// Whether a mark on the function, or what torch's compiler knows about it, decides: then *result is the outcome.
+bool call_marked(Tracer& t, PyObject* function, Args a, PyObject** result);
+std::string qualified_name(PyObject* callable);
 
 }  // namespace braze::frontend

@@ -285,6 +285,12 @@ PyObject* do_getter(Tracer& t, PyObject* getter, Args a, bool items) {
 
 }  // namespace
 
+// braze._C.error_on_graph_break(flag): sets what breaks of this thread are, and returns what they were.
+static PyObject* do_error_on_break(Tracer& t, Args a) {
+    if (a.total() != 1) return t.stop("unknown-c-function", "error_on_graph_break");
+    return boolean(std::exchange(t.error_on_break, a.v[0] == Py_True));
+}
+
 PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a) {
     const std::string& n = f.name;
     if (n == "builtins.len") return do_len(t, callable, a);
@@ -330,6 +336,8 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
     }
     if (n.starts_with("generator.") || n.starts_with("coroutine.")) return do_generator(t, f, callable, a);
     if (n == "torch._C._FunctionBase.apply") return do_apply(t, callable, a);
+    if (n == "braze._C.constant" && a.total() == 1) return fixed(a.v[0]);
+    if (n == "braze._C.error_on_graph_break") return do_error_on_break(t, a);
     if (n.starts_with("_thread.")) return do_lock(t, f, a);
     if (n == "operator.itemgetter") return do_getter(t, callable, a, true);
     if (n == "operator.attrgetter") return do_getter(t, callable, a, false);

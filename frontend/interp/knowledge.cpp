@@ -129,6 +129,40 @@ void Tracer::know(PyObject* o, SourceId s) {
     }
 }
 
+namespace {
+// Marks of braze.mark_dynamic and its kin, which are torch's.
+struct Marks {
+    uint64_t dynamic = 0, maybe_dynamic = 0, fixed = 0;
+    bool address = false;
+
+    explicit Marks(PyObject* tensor) {
+        PyObject** dict = bz_instance_dict_pointer(tensor);
+        if (!dict || !*dict || PyDict_GET_SIZE(*dict) == 0) return;
+        dynamic = dims(*dict, "_dynamo_dynamic_indices");
+        maybe_dynamic = dims(*dict, "_dynamo_weak_dynamic_indices");
+        fixed = dims(*dict, "_dynamo_static_indices");
+        PyObject* kind = PyDict_GetItemString(*dict, "_dynamo_static_input_type");
+        address = kind && PyUnicode_Check(kind) && PyUnicode_CompareWithASCIIString(kind, "guarded") == 0;
+    }
+
+  private:
+    static uint64_t dims(PyObject* dict, const char* name) {
+        PyObject* set = PyDict_GetItemString(dict, name);
+        if (!set || !PyAnySet_Check(set)) return 0;
+        uint64_t bits = 0;
+        Py_ssize_t pos = 0;
+        PyObject* k;
+        Py_hash_t hash;
+        while (_PySet_NextEntry(set, &pos, &k, &hash)) {
+            long i = PyLong_Check(k) ? PyLong_AsLong(k) : -1;
+            if (i >= 0 && i < 64) bits |= uint64_t{1} << i;
+        }
+        PyErr_Clear();
+        return bits;
+    }
+};
+}  // namespace
+
 PyObject* Tracer::fake_for(PyObject* real, SourceId s) {
     auto it = input_of_.find(real);
     if (it != input_of_.end()) {
@@ -138,12 +172,15 @@ PyObject* Tracer::fake_for(PyObject* real, SourceId s) {
     if (s == kNoSource) s = source_of(real);
     if (s == kNoSource) return stop("dynamic-value", "a tensor without a path");
     int id = static_cast<int>(inputs.size());
-    uint64_t dims = dims_of(s);
+    const Marks marks(real);
+    uint64_t dims = (dims_of(s) & ~marks.fixed) | marks.dynamic | marks.maybe_dynamic;
+    symbols_ |= dims != 0;
     PyObject* fake = capture->fake_input(real, id, dims);
     if (!fake) return aborting ? nullptr : stop("unsupported-tensor", Py_TYPE(real)->tp_name);
     know(real, s);
     guards.type_is(s, Py_TYPE(real));
-    inputs.push_back({s, Owned::share(real), Owned::steal(fake)});
+    if (marks.address) guards.is(s, real);
+    inputs.push_back({s, Owned::share(real), Owned::steal(fake), false, marks.dynamic});
     input_of_.emplace(real, id);
     Py_INCREF(fake);
     return fake;
@@ -252,7 +289,7 @@ PyObject* Tracer::result(PyObject* v) {
         Py_DECREF(v);
         return fake;
     }
-    return dynamic_.any() ? tensor_bridge()->with_own_numbers(v) : v;
+    return symbols_ ? tensor_bridge()->with_own_numbers(v) : v;
 }
 
 int Tracer::use_callee(PyObject* fn, PyObject* first) {

@@ -29,10 +29,11 @@ static std::string utf8(PyObject* s) {
 }
 
 Tracer::Tracer(PyObject* function, PyObject* const* state, int n_state, int nlocals, bool at_start, long forced_event,
-               const DynamicHints& dynamic)
+               const DynamicHints& dynamic, const BackendChoice& backend)
     : function_(Owned::share(function)),
       nlocals_(nlocals),
       dynamic_(dynamic),
+      symbols_(dynamic.any()),
       forced_event_(forced_event),
       outer_(g_current) {
     for (int i = 0; i < n_state; ++i) {
@@ -41,7 +42,8 @@ Tracer::Tracer(PyObject* function, PyObject* const* state, int n_state, int nloc
     }
     handled_ = Owned::steal(PyErr_GetHandledException());
     CaptureOptions options;
-    options.dynamic = dynamic.any();
+    options.dynamic = true;
+    options.backend = backend;
     options.on_real_tensor = [this](PyObject* real) -> PyObject* {
         PyObject* fake = fake_for(real, kNoSource);
         Py_XDECREF(fake);  // the input keeps it
@@ -50,6 +52,7 @@ Tracer::Tracer(PyObject* function, PyObject* const* state, int n_state, int nloc
     options.on_break = [this](const char* id, const std::string& detail) { stop(id, detail); };
     options.current_line = [this] { return user_line(); };
     g_current = this;
+    error_on_break = frontend::error_on_break();
     guards.global_state(tensor_bridge()->state_guard());
     SourceId fn = guards.sources.add(SourceKind::Function, kNoSource, nullptr);
     auto* f = reinterpret_cast<PyFunctionObject*>(function);
@@ -89,8 +92,20 @@ PyObject* Tracer::suspended_generator() const {
     return nullptr;
 }
 
+// The innermost frame of the program's own: torch's Python says little about where something happens.
+static bz_frame* user_frame() {
+    bz_frame* top = bz_frame_top();
+    for (bz_frame* f = top; f; f = bz_frame_back(f)) {
+        const char* file = PyUnicode_AsUTF8(bz_frame_code(f)->co_filename);
+        if (!file) PyErr_Clear();
+        if (file && !std::strstr(file, "site-packages/torch/")) return f;
+        if (f == bz_trace_root_frame()) break;
+    }
+    return top;
+}
+
 std::string Tracer::user_line() const {
-    bz_frame* f = bz_frame_top();
+    bz_frame* f = user_frame();
     if (!f) return "?";
     PyCodeObject* co = bz_frame_code(f);
     return utf8(co->co_filename) + ":" + std::to_string(bz_frame_line(f)) + " in " + utf8(co->co_name);
@@ -102,7 +117,7 @@ std::nullptr_t Tracer::stop(const char* id, const std::string& detail) {
         Break b;
         b.id = id;
         b.detail = detail;
-        if (bz_frame* f = bz_frame_top()) {
+        if (bz_frame* f = user_frame()) {
             PyCodeObject* co = bz_frame_code(f);
             b.file = utf8(co->co_filename);
             b.line = bz_frame_line(f);

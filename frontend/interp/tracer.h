@@ -23,7 +23,8 @@ namespace braze::frontend {
 struct GraphInput {
     SourceId source;
     Owned real, fake;
-    bool number = false;  // a Python int or float
+    bool number = false;     // a Python int or float
+    uint64_t must_vary = 0;  // sizes that mark_dynamic was called for
 };
 
 // What earlier calls showed to vary, by the source's description: sizes that become symbols, and numbers.
@@ -43,7 +44,7 @@ class Tracer {
     // state: localsplus and stack at the start. forced_event: break before that root event (see begin_root_event), -1:
     // none.
     Tracer(PyObject* function, PyObject* const* state, int n_state, int nlocals, bool at_start, long forced_event,
-           const DynamicHints& dynamic);
+           const DynamicHints& dynamic, const BackendChoice& backend);
     ~Tracer();
     static Tracer* current();  // of this thread, or nullptr
 
@@ -130,8 +131,10 @@ class Tracer {
 
     std::unordered_map<PyObject*, int> held_locks;  // taken in the trace and not given back
 
-    int depth = 0;        // traced frames active
-    uint64_t frames = 0;  // entered so far
+    int non_strict = 0;           // functions active whose wishes for a graph break do not count
+    bool error_on_break = false;  // where a break is an error, as the traced code has set it
+    int depth = 0;                // traced frames active
+    uint64_t frames = 0;          // entered so far
     int backward_jumps = 0;
     std::string user_line() const;
 
@@ -160,6 +163,7 @@ class Tracer {
     std::vector<bool> stored_;
     int nlocals_;
     const DynamicHints& dynamic_;
+    bool symbols_;  // some size or number may be one
     long forced_event_;
     std::unordered_map<PyObject*, SourceId> identity_;
     std::unordered_map<PyObject*, long> fresh_;  // with the root event that made it

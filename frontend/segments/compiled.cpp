@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "frontend/cpython/api.h"
+#include "frontend/guards/filter.h"
 #include "frontend/segments/binding.h"
 #include "frontend/segments/execute.h"
 
@@ -19,10 +20,38 @@ struct Compiled {
     PyObject* function;  // the Python function that is traced, or nullptr: only its callees can be
     PyObject* self;      // bound to it, or nullptr
     Unit* unit;
+    Unit* forced;  // what was compiled with the backend of a stance
     long generation;
 };
 
 std::atomic<long> g_generation{0};
+
+Owned& forced_backend() {
+    static auto* b = new Owned;  // never destroyed after the interpreter
+    return *b;
+}
+
+// Keeps a unit while a call uses it: meanwhile another thread may forget it. (The GIL protects the count.)
+class Hold {
+  public:
+    explicit Hold(Unit* u) : unit_(u) { ++u->users; }
+    ~Hold() {
+        if (--unit_->users == 0 && unit_->forgotten) delete unit_;
+    }
+    Hold(const Hold&) = delete;
+    Unit* operator->() const { return unit_; }
+    Unit* get() const { return unit_; }
+
+  private:
+    Unit* unit_;
+};
+
+void forget(Unit*& u) {
+    Unit* old = std::exchange(u, nullptr);
+    if (!old) return;
+    old->forgotten = true;
+    if (old->users == 0) delete old;
+}
 
 void find_function(Compiled* c) {
     PyObject* w = c->wrapped;
@@ -40,16 +69,49 @@ void find_function(Compiled* c) {
     }
 }
 
+void set_backend(UnitOptions& o, PyObject* backend) {
+    if (PyUnicode_Check(backend)) {
+        o.backend = PyUnicode_AsUTF8(backend);
+    } else if (backend != Py_None) {
+        o.backend = "user";
+        o.user_backend = Owned::share(backend);
+    }
+}
+
 bool read_options(Compiled* c) {
     UnitOptions& o = c->unit->options;
     auto get = [&](const char* k) { return PyDict_GetItemString(c->options, k); };
     PyObject* v;
     if ((v = get("fullgraph"))) o.fullgraph = PyObject_IsTrue(v) > 0;
     if ((v = get("dynamic")) && v != Py_None) o.dynamic = PyObject_IsTrue(v) > 0;
-    if ((v = get("backend")) && PyUnicode_Check(v)) o.backend = PyUnicode_AsUTF8(v);
+    if ((v = get("native_backend"))) set_backend(o, v);
+    if ((v = get("native_guard_filter")) && v != Py_None) o.guard_filter = Owned::share(v);
     o.recompile_limit = 0;  // the global one
     if ((v = get("recompile_limit")) && v != Py_None) o.recompile_limit = static_cast<int>(PyLong_AsLong(v));
     return !PyErr_Occurred();
+}
+
+// What this call uses: after a reset a new unit, under a stance that forces a backend another one.
+Unit* unit_of(Compiled* c) {
+    if (c->generation != g_generation) {
+        auto* fresh = new Unit;
+        fresh->options = c->unit->options;
+        forget(c->forced);
+        forget(c->unit);
+        c->unit = fresh;
+        c->generation = g_generation;
+    }
+    if (!forced_backend()) return c->unit;
+    if (!c->forced || c->forced->made_for.get() != forced_backend().get()) {
+        auto* fresh = new Unit;
+        fresh->options = c->unit->options;
+        fresh->options.user_backend = {};
+        set_backend(fresh->options, forced_backend().get());
+        fresh->made_for = forced_backend();
+        forget(c->forced);
+        c->forced = fresh;
+    }
+    return c->forced;
 }
 
 // Everything that must be put back when the call ends.
@@ -64,9 +126,17 @@ struct Activation {
     }
 };
 
-PyObject* call_through_frame(Compiled* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-    Activation active(c->unit);
+PyObject* call_through_frame(Compiled* c, Unit* u, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    Activation active(u);
     return PyObject_Vectorcall(c->wrapped, args, nargsf, kwnames);
+}
+
+// The callable itself, with nothing compiled meanwhile.
+PyObject* call_in_eager(Compiled* c, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    int mode = bz_mode_set(BZ_OFF);
+    PyObject* r = PyObject_Vectorcall(c->wrapped, args, nargsf, kwnames);
+    bz_mode_set(mode);
+    return r;
 }
 
 PyObject* compiled_vectorcall(PyObject* o, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
@@ -74,17 +144,14 @@ PyObject* compiled_vectorcall(PyObject* o, PyObject* const* args, size_t nargsf,
     int mode = bz_mode_get();
     if (mode == BZ_TRACING || bz_tracer_active(PyThreadState_Get()))
         return PyObject_Vectorcall(c->wrapped, args, nargsf, kwnames);
-    if (c->generation != g_generation) {
-        auto fresh = new Unit;
-        fresh->options = c->unit->options;
-        delete std::exchange(c->unit, fresh);
-        c->generation = g_generation;
-    }
-    if (!c->function) return call_through_frame(c, args, nargsf, kwnames);
+    Stance now = stance();
+    if (now == Stance::ForceEager) return call_in_eager(c, args, nargsf, kwnames);
+    Hold unit(unit_of(c));
+    if (!c->function) return call_through_frame(c, unit.get(), args, nargsf, kwnames);
     // A hit at the first instruction whose segment returns needs no Python frame.
     auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(c->function)->func_code);
-    auto it = c->unit->codes.find(code);
-    if (it != c->unit->codes.end() && !it->second.positions.empty()) {
+    auto it = unit->codes.find(code);
+    if (it != unit->codes.end() && !it->second.positions.empty()) {
         Position& pos = it->second.positions.begin()->second;
         if (it->second.positions.begin()->first == 0 && !pos.segments.empty() && pos.segments[0]->returns) {
             BoundArguments bound(c->function, c->self, args, PyVectorcall_NARGS(nargsf), kwnames);
@@ -92,7 +159,7 @@ PyObject* compiled_vectorcall(PyObject* o, PyObject* const* args, size_t nargsf,
                 Roots roots{bound.locals(), bound.size(), c->function};
                 for (size_t i = 0; i < pos.segments.size(); ++i) {
                     std::shared_ptr<Segment> s = pos.segments[i];
-                    if (!s->returns) break;
+                    if (!s->returns || s->error_on_break != error_on_break() || s->provisional) break;
                     int failed = -1;
                     RunResult r = run_segment(*s, roots, &failed);
                     if (r.kind == RunResult::Miss) continue;
@@ -100,13 +167,13 @@ PyObject* compiled_vectorcall(PyObject* o, PyObject* const* args, size_t nargsf,
                         PyErr_Clear();  // it is run again, in a frame that eager can take over
                         break;
                     }
-                    if (i && i < pos.segments.size()) std::swap(pos.segments[0], pos.segments[i]);
+                    pos.used(i, s);
                     return r.value;
                 }
             }
         }
     }
-    return call_through_frame(c, args, nargsf, kwnames);
+    return call_through_frame(c, unit.get(), args, nargsf, kwnames);
 }
 
 PyObject* guarded_vectorcall(PyObject* o, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
@@ -174,7 +241,8 @@ void compiled_dealloc(PyObject* o) {
     PyObject_GC_UnTrack(o);
     if (c->weakrefs) PyObject_ClearWeakRefs(o);
     compiled_clear(o);
-    delete std::exchange(c->unit, nullptr);
+    forget(c->forced);
+    forget(c->unit);
     Py_TYPE(o)->tp_free(o);
 }
 
@@ -224,12 +292,15 @@ PyObject* compiled_target(PyObject* o) {
 
 void reset_units() { g_generation++; }
 
+void force_backend(PyObject* backend) { forced_backend() = backend == Py_None ? Owned() : Owned::share(backend); }
+
 PyObject* explain_compiled(PyObject* o) {
     if (!compiled_target(o)) {
         PyErr_Format(PyExc_TypeError, "a CompiledFunction is expected, got %.200s", Py_TYPE(o)->tp_name);
         return nullptr;
     }
-    Unit& u = *reinterpret_cast<Compiled*>(o)->unit;
+    Hold unit(unit_of(reinterpret_cast<Compiled*>(o)));
+    Unit& u = *unit.get();
     Owned out = Owned::steal(PyDict_New()), graphs = Owned::steal(PyList_New(0)), breaks = Owned::steal(PyList_New(0)),
           guards = Owned::steal(PyList_New(0));
     auto number = [](long n) { return Owned::steal(PyLong_FromLong(n)); };
@@ -249,7 +320,11 @@ PyObject* explain_compiled(PyObject* o) {
                 for (int i = 0; i < static_cast<int>(s->guards.guards().size()); ++i) {
                     Owned g = Owned::steal(PyDict_New());
                     SourceId src = s->guards.guards()[static_cast<size_t>(i)].source;
-                    set(g.get(), "source", text(s->guards.sources.describe(src, names.get())));
+                    const Guard& guard = s->guards.guards()[static_cast<size_t>(i)];
+                    set(g.get(), "kind", text(guard_kind_name(guard.kind)));
+                    set(g.get(), "checks", number(guard.checks));
+                    set(g.get(), "seconds", Owned::steal(PyFloat_FromDouble(guard.seconds)));
+                    set(g.get(), "source", text(src == kNoSource ? "" : s->guards.sources.describe(src, names.get())));
                     set(g.get(), "text", text(s->guards.text(i, names.get())));
                     PyList_Append(guards.get(), g.get());
                 }

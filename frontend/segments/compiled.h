@@ -9,6 +9,8 @@ PyObject* compiled_target(PyObject* o);
 int compiled_init(PyObject* module);
 // Every unit forgets what it compiled at its next call.
 void reset_units();
+// Every call compiles with this backend, whatever it was made with. None: its own again.
+void force_backend(PyObject* backend);
 PyObject* explain_compiled(PyObject* compiled);
 
 }  // namespace braze::frontend

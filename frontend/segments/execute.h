@@ -6,6 +6,5 @@ namespace braze::frontend {
 enum class Lookup : uint8_t { Ran, Step, Eager, Error };
 // Finds a segment that fits at instruction `at` and runs it, or compiles one.
 Lookup find_or_trace(Unit& u, CodeState& cs, PyObject* function, int at, const Roots& roots, RunResult& out);
-void fullgraph_error(const std::string& why);
 
 }  // namespace braze::frontend

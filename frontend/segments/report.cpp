@@ -1,6 +1,8 @@
 // Counters, logs and settings.
 #include "frontend/segments/report.h"
 
+#include <atomic>
+
 #include "frontend/segments/segment.h"
 
 namespace braze::frontend {
@@ -13,6 +15,21 @@ Statistics& statistics() {
 Settings& settings() {
     static auto* s = new Settings;  // holds Python objects: never destroyed after the interpreter
     return *s;
+}
+
+static std::atomic<Stance> g_stance{Stance::Default};
+static thread_local int t_only_compiled = 0;
+Stance stance() {
+    Stance s = g_stance.load(std::memory_order_relaxed);
+    return t_only_compiled > 0 && s != Stance::ForceEager ? Stance::EagerOnRecompile : s;
+}
+void set_stance(Stance s) { g_stance = s; }
+UseOnlyCompiled::UseOnlyCompiled() { ++t_only_compiled; }
+UseOnlyCompiled::~UseOnlyCompiled() { --t_only_compiled; }
+
+bool& error_on_break() {
+    static thread_local bool flag = false;
+    return flag;
 }
 
 static Owned& logger() {

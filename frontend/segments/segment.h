@@ -28,6 +28,9 @@ struct Segment {
     int next = 0, depth = 0;                      // else: where the frame goes on, entries on its stack
     std::vector<std::pair<int, RecipeId>> slots;  // locals and stack entries that changed
     std::optional<Break> reason;
+    bool error_on_break = false;               // the thread's flag that it was traced with
+    std::optional<bool> error_on_break_after;  // where the traced code changed it
+    bool provisional = false;                  // of a stance that compiles again at the next call
 };
 
 // All that is known about one instruction of one code object as the start of a segment.
@@ -35,8 +38,18 @@ struct Position {
     std::vector<std::shared_ptr<Segment>> segments;  // most recently used first
     bool step = false;                               // the instruction itself cannot be traced
     bool eager = false;                              // nothing can be compiled from here on
+    std::string why;                                 // step, eager: the reason
     int raised = 0;                                  // traces that ended in an exception of the user's program
     DynamicHints dynamic;
+    int version = 0;  // changes with what was compiled
+    // segments[i] was `s` and has been used: it goes to the front.
+    void used(size_t i, const std::shared_ptr<Segment>& s) {
+        if (i && i < segments.size() && segments[i] == s) std::swap(segments[0], segments[i]);
+    }
+    // What the first call had, where a stance makes it run in eager: by local, a tensor's guard or a number.
+    bool seen = false;
+    std::vector<std::pair<int, std::unique_ptr<TensorGuard>>> seen_tensors;
+    std::vector<std::pair<int, Owned>> seen_numbers;
 };
 
 struct CodeState {
@@ -50,6 +63,8 @@ struct UnitOptions {
     bool fullgraph = false;
     std::optional<bool> dynamic;
     std::string backend = "braze";
+    Owned user_backend;  // what compiles torch-level graphs in place of `backend`
+    Owned guard_filter;  // list of descriptions -> list of bools, or nothing
     int recompile_limit = 8;
 };
 
@@ -58,6 +73,9 @@ struct Unit {
     UnitOptions options;
     std::map<PyCodeObject*, CodeState> codes;  // owns a reference to each key
     std::vector<Break> breaks;
+    Owned made_for;          // the backend of a stance
+    int users = 0;           // calls that are using it
+    bool forgotten = false;  // to be deleted by the last of them
     ~Unit();
     CodeState& code(PyCodeObject* co);
 };
@@ -66,12 +84,22 @@ enum class TraceKind : uint8_t { Compiled, Step, Eager, Raised, Error };
 struct TraceResult {
     TraceKind kind;
     std::shared_ptr<Segment> segment;
-    std::string why;  // Eager
+    std::string why;      // Eager
+    bool raises = false;  // the break is an error
 };
 // Traces `function` from instruction `next` with that state and compiles what it finds. Error: a Python exception is
 // set.
+// provisional: with the backend aot_eager.
 TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state, int n_state, int next,
-                          const DynamicHints& dynamic);
+                          const DynamicHints& dynamic, bool provisional);
+
+// Traces change objects of the program for a while, so only one thread traces at a time. Waiting gives the GIL away.
+class TraceLock {
+  public:
+    TraceLock();
+    ~TraceLock();
+    TraceLock(const TraceLock&) = delete;
+};
 
 struct RunResult {
     enum Kind : uint8_t { Miss, Returned, Stopped, Error, Failed } kind;
@@ -94,16 +122,39 @@ void log(const char* kind, const std::string& message, const KeyValues& data = {
 void log_break(const Break& b);
 struct Settings {
     bool strict = false, fail_on_recompile_limit = false, automatic_dynamic = true;
-    int recompile_limit = 8;
+    int recompile_limit = 8, accumulated_recompile_limit = 256;
     std::string fail_at;  // provoke an internal error at this stage (tests)
-    Owned graph_break_error, internal_error, limit_error, user_error;
+    Owned graph_break_error, internal_error, limit_error, recompile_error, user_error, backend_error;
     std::vector<std::string> run_untraced;  // modules
+    std::vector<std::string> run_traced;    // modules inside those that are traced all the same
     std::vector<Owned> untraced_code;       // code of single functions
     std::vector<std::string> stdlib_prefixes;
+    std::vector<std::string> peer;  // names of torch's own compiler, see _tables.py
+    std::string own_prefix;         // Braze's own Python files; what runs in eager in them is not compiled
 };
 Settings& settings();
 // Formats the pending exception and clears it.
 std::string take_error();
+
+// What a call may do, for the whole process (set_stance) or one thread (run).
+enum class Stance : uint8_t {
+    Default,
+    ForceEager,
+    EagerOnRecompile,
+    FailOnRecompile,
+    EagerThenCompile,
+    AotEagerThenCompile
+};
+Stance stance();
+void set_stance(Stance s);
+class UseOnlyCompiled {  // this thread compiles nothing meanwhile
+  public:
+    UseOnlyCompiled();
+    ~UseOnlyCompiled();
+    UseOnlyCompiled(const UseOnlyCompiled&) = delete;
+};
+// Whether a graph break is an error on this thread (braze.error_on_graph_break).
+bool& error_on_break();
 
 Unit* current_unit();
 Unit* set_current_unit(Unit* u);  // returns the old one

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "frontend/cpython/trace_hooks.h"
+#include "frontend/guards/filter.h"
 #include "frontend/interp/tracer.h"
 #include "frontend/segments/segment.h"
 
@@ -13,23 +14,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
-
-// Traces change objects of the program for a while, so only one thread traces at a time. Waiting gives the GIL away.
-class TraceLock {
-  public:
-    TraceLock() {
-        if (mutex().try_lock()) return;
-        Py_BEGIN_ALLOW_THREADS mutex().lock();
-        Py_END_ALLOW_THREADS
-    }
-    ~TraceLock() { mutex().unlock(); }
-
-  private:
-    static std::recursive_mutex& mutex() {
-        static std::recursive_mutex m;
-        return m;
-    }
-};
 
 void guard_inputs(Tracer& t) {
     std::vector<int> used;
@@ -71,7 +55,31 @@ bool provoked(const char* stage) {
     return true;
 }
 
-bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, std::string* why) {
+// mark_dynamic promises that a size varies: a program that does not let it is told so.
+bool marks_are_kept(Tracer& t) {
+    Owned names;
+    for (size_t i = 0; i < t.inputs.size(); ++i) {
+        const GraphInput& in = t.inputs[i];
+        int id = static_cast<int>(i);
+        if (!in.must_vary || !(t.capture->touched(id) || t.capture->mutated_input(id))) continue;
+        uint64_t fixed = in.must_vary & ~t.capture->dynamic_dims(id);
+        if (!fixed) continue;
+        int dim = 0;
+        while (!((fixed >> dim) & 1)) ++dim;
+        names = Owned::steal(
+            PyObject_GetAttrString(reinterpret_cast<PyFunctionObject*>(t.function())->func_code, "co_varnames"));
+        std::string text = "mark_dynamic: size " + std::to_string(dim) + " of " +
+                           t.guards.sources.describe(in.source, names.get()) +
+                           " must not be a constant, but the program makes it one (it compares or converts it, or uses "
+                           "it where only a number is taken); maybe_mark_dynamic allows that";
+        PyErr_SetString(settings().user_error ? settings().user_error.get() : PyExc_ValueError, text.c_str());
+        return false;
+    }
+    return true;
+}
+
+// False: *why tells. "error": an exception of ours is set; "program": one that belongs to the program.
+bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, PyObject* guard_filter, std::string* why) {
     if (!t.held_locks.empty()) {
         *why = "a lock is held where the graph ends";
         return false;
@@ -84,6 +92,10 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, std::string* why) {
     tensor_bridge()->restore_state(before);
     t.journal.undo();
     guard_inputs(t);
+    if (!marks_are_kept(t)) {
+        *why = "program";
+        return false;
+    }
     auto start = Clock::now();
     std::vector<PyObject*> outputs;
     for (Owned& o : s.recipes.outputs) outputs.push_back(o.get());
@@ -98,7 +110,8 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, std::string* why) {
         if (!s.graph) {
             // an obstacle that only shows at the end (hooks in autograd's graph)
             *why = t.aborting && t.reason ? t.reason->text() : "error";
-            if (*why != "error") PyErr_Clear();
+            if (settings().backend_error && PyErr_ExceptionMatches(settings().backend_error.get())) *why = "program";
+            if (*why != "error" && *why != "program") PyErr_Clear();
             return false;
         }
         for (GraphInput& in : t.inputs) s.inputs.push_back(in.source);
@@ -110,6 +123,17 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, std::string* why) {
         st.compile_seconds += since(start);
     }
     s.recipes.forget_trace();
+    if (guard_filter) {
+        std::unordered_set<SourceId> inputs(s.inputs.begin(), s.inputs.end());
+        for (const Effect& e : s.effects) inputs.insert(e.target);
+        Owned names = Owned::steal(
+            PyObject_GetAttrString(reinterpret_cast<PyFunctionObject*>(t.function())->func_code, "co_varnames"));
+        Roots roots{t.state(), t.state_size(), t.function()};
+        if (!filter_guards(t.guards, guard_filter, roots, names.get(), inputs)) {
+            *why = "program";
+            return false;
+        }
+    }
     s.guards = std::move(t.guards);
     return true;
 }
@@ -126,27 +150,59 @@ bool make_before(const Tracer& t, const Recipes& r, long* forced, std::optional<
         b.file = t.reason->file;
         b.line = t.reason->line;
         b.function = t.reason->function;
+    } else {  // the function came to its end
+        auto* co = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(t.function())->func_code);
+        const char *file = PyUnicode_AsUTF8(co->co_filename), *name = PyUnicode_AsUTF8(co->co_name);
+        PyErr_Clear();
+        b.file = file ? file : "?";
+        b.line = co->co_firstlineno;
+        b.function = name ? name : "?";
     }
     *reason = std::move(b);
     if (earlier) *forced = event;
     return earlier;
 }
 
+std::recursive_mutex& trace_mutex() {
+    static std::recursive_mutex m;
+    return m;
+}
+
+BackendChoice backend_of(const UnitOptions& o, bool provisional) {
+    if (provisional || o.backend == "aot_eager") return {BackendChoice::AotEager};
+    if (o.user_backend) return {BackendChoice::User, o.user_backend.get()};
+    return {o.backend == "eager" ? BackendChoice::Eager : BackendChoice::Kernels};
+}
+
+// Whether a break with this reason is an error where it happened.
+bool raises(const Tracer& t, const std::optional<Break>& reason) {
+    return t.error_on_break || (reason && reason->id == "forbidden");
+}
+
 }  // namespace
 
+TraceLock::TraceLock() {
+    if (trace_mutex().try_lock()) return;
+    Py_BEGIN_ALLOW_THREADS trace_mutex().lock();
+    Py_END_ALLOW_THREADS
+}
+TraceLock::~TraceLock() { trace_mutex().unlock(); }
+
 TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state, int n_state, int next,
-                          const DynamicHints& dynamic) {
+                          const DynamicHints& dynamic, bool provisional) {
     if (provoked("capture")) return {TraceKind::Error, nullptr, ""};
     TraceLock lock;
     auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(function)->func_code);
     int nlocals = bz_code_nlocalsplus(code);
     long forced = -1;
     std::optional<Break> forced_reason;
+    const BackendChoice backend = backend_of(unit.options, provisional);
+    bool forced_error = false;  // the break is an error where it happened
     for (int attempt = 0; attempt < 64; ++attempt) {
         auto start = Clock::now();
         statistics().traces++;
         auto before = tensor_bridge()->state_guard();
-        Tracer t(function, state, n_state, nlocals, next == 0, forced, dynamic);
+        Tracer t(function, state, n_state, nlocals, next == 0, forced, dynamic, backend);
         if (!t.capture) return {TraceKind::Eager, nullptr, "no capture"};
         // What no LOAD_FAST will read: the value stack, cells, and arguments that become cells.
         std::vector<PyObject*> scratch(state, state + n_state);
@@ -201,7 +257,7 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
                 return {TraceKind::Raised, nullptr, ""};
             }
             PyErr_Clear();
-            return {TraceKind::Eager, nullptr, t.reason ? t.reason->text() : "the trace stopped"};
+            return {TraceKind::Eager, nullptr, t.reason ? t.reason->text() : "the trace stopped", raises(t, t.reason)};
         }
         auto s = std::make_shared<Segment>();
         std::string why;
@@ -211,6 +267,7 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
             PyErr_Clear();
             return {TraceKind::Eager, nullptr, forced_reason->text()};
         }
+        bool error = false;
         if (outcome == BZ_RETURNED) {
             s->returns = true;
             s->result = s->recipes.record(t, value);
@@ -225,12 +282,14 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
                                           // once more, stopping before it
                 forced = t.root_event;
                 forced_reason = t.reason;
+                forced_error = raises(t, t.reason);
                 continue;
             }
+            error = repeated ? forced_error : raises(t, t.reason);
             if (at == next && t.journal.size() == 0 && t.capture->op_count() == 0) {
                 unit.breaks.push_back(repeated ? *forced_reason : *t.reason);
                 log_break(unit.breaks.back());
-                return {TraceKind::Step, nullptr, unit.breaks.back().text()};
+                return {TraceKind::Step, nullptr, unit.breaks.back().text(), error};
             }
             if (handler_changed) return {TraceKind::Eager, nullptr, "a break inside an except block"};
             s->reason = repeated ? forced_reason : t.reason;
@@ -249,16 +308,21 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
                 return {TraceKind::Eager, nullptr, forced_reason->text()};
             }
         }
-        if (!finish(t, *s, *before, &why)) {
+        // What a backend of the program's raises is the program's, and its effects are unknown.
+        s->repeatable = backend.kind != BackendChoice::User;
+        if (!finish(t, *s, *before, unit.options.guard_filter.get(), &why)) {
+            if (why == "program") return {TraceKind::Error, nullptr, "", true};
             if (why == "error") return {TraceKind::Error, nullptr, ""};
             return {TraceKind::Eager, nullptr, why};
         }
+        s->error_on_break = error_on_break();
+        if (t.error_on_break != s->error_on_break) s->error_on_break_after = t.error_on_break;
         if (s->reason) {
             statistics().graph_breaks++;
             unit.breaks.push_back(*s->reason);
             log_break(*s->reason);
         }
-        return {TraceKind::Compiled, std::move(s), ""};
+        return {TraceKind::Compiled, std::move(s), "", error};
     }
     return {TraceKind::Eager, nullptr, "the trace does not come to the same place twice"};
 }
@@ -269,6 +333,13 @@ RunResult run_segment(Segment& s, const Roots& roots, int* failed) {
     if (g >= 0) {
         *failed = g;
         return {RunResult::Miss};
+    }
+    if (s.guards.has_assumptions()) [[unlikely]] {
+        if (auto broken = s.guards.broken_assumption(f)) {
+            std::string text = "guard_filter_fn dropped a guard that fails: " + *broken;
+            PyErr_SetString(settings().user_error ? settings().user_error.get() : PyExc_ValueError, text.c_str());
+            return {RunResult::Error};
+        }
     }
     PyObject* small[32] = {};
     std::vector<PyObject*> big;
@@ -315,6 +386,7 @@ RunResult run_segment(Segment& s, const Roots& roots, int* failed) {
         }
     }
     if (s.state) s.state->apply();
+    if (s.error_on_break_after) error_on_break() = *s.error_on_break_after;
     return r;
 }
 

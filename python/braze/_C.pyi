@@ -9,8 +9,10 @@ _R = TypeVar("_R")
 class CompiledFunction(Generic[_P, _R]):
     """What runs in place of `fn`: a Python function or a bound method. As a class attribute it binds as functions do.
 
-    Keys of options: fullgraph (bool), dynamic (None or bool), backend ("braze" or "eager"), name (str),
-    guard_filter_fn (a callable or None), recompile_limit (None or int). Absent keys have the option's default.
+    Keys of options: fullgraph (bool), dynamic (None or bool), native_backend ("braze", "eager", "aot_eager" or a
+    function of a graph module, its inputs and the program's line), native_guard_filter (from a list of tuples to a list
+    of bools, or None), recompile_limit (None or int), and the user's forms of them. Absent keys have the option's
+    default.
     """
 
     __wrapped__: Callable[_P, _R]
@@ -48,8 +50,34 @@ def explain(compiled: CompiledFunction[..., Any]) -> dict[str, Any]:
     """What was compiled for `compiled`.
 
     graphs: dicts with text (str), ops, kernels, aten_calls (ints); breaks: dicts with id, title, explanation, hint,
-    file, line, function, detail; guards: dicts with source, text.
+    file, line, function, detail; guards: dicts with source, text, kind, checks, seconds.
     """
 
-def disable_code(fn: Callable[..., Any], recursive: bool) -> None:
-    """The code of the Python function is never traced; with `recursive` nothing that it calls either."""
+def set_rule(fn: Any, rule: str | None, value: Any = None) -> None:
+    """What a call of the function means in a trace, whatever its code is. None: nothing special.
+
+    Rules: "constant" (value is the result), "graph_break", "control", "disallow" (the graph ends), "forbid" (an error),
+    "replace" and "replace_or_fold" (value is called instead), "opaque" (it runs on fake tensors), "nonstrict" (value is
+    traced, and can't end the graph on purpose).
+    """
+
+def set_stance(name: str, forced_backend: Any) -> None:
+    """One of the stances of `_stance.py`; the backend as compile's native_backend, or None."""
+
+def call_without_compiling(fn: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Calls a callable; this thread compiles nothing meanwhile."""
+
+def error_on_graph_break(flag: bool, /) -> bool:
+    """Sets whether a graph break is an error on this thread; returns what it was."""
+
+def break_reasons() -> list[dict[str, str]]:
+    """Why graphs end: id, title, explanation, hint of each reason there is."""
+
+def measure_guards(on: bool, /) -> bool:
+    """Whether full checks of guards are counted and timed, for `explain`; returns what it was."""
+
+def capture_operators(fn: Callable[[list[Any]], tuple[Any, ...]], inputs: list[Any], /) -> Any:
+    """Calls fn on fake tensors for the inputs; the operators below autograd as a torch.fx.GraphModule of the inputs."""
+
+def constant(number: Any, /) -> Any:
+    """The number itself; in a trace it is a constant of the graph from here on."""

@@ -17,7 +17,16 @@ except ImportError as error:
 
 from . import _logs, _meta_kernels, _tables, errors  # noqa: E402
 from ._C import compilations, reset, stats  # noqa: E402
-from .errors import Error, GraphBreakError, InternalError, InternalErrorWarning, LimitError, UserError  # noqa: E402
+from .errors import (  # noqa: E402
+    BackendError,
+    Error,
+    GraphBreakError,
+    InternalError,
+    InternalErrorWarning,
+    LimitError,
+    RecompileError,
+    UserError,
+)
 
 
 def is_compiling() -> bool:
@@ -25,39 +34,94 @@ def is_compiling() -> bool:
     return _C.is_tracing()
 
 
-_C.configure(_tables.tables(is_compiling))
+def is_dynamo_compiling() -> bool:
+    """The same under torch's older name."""
+    return _C.is_tracing()
+
+
+def is_exporting() -> bool:
+    """True while a program is exported, which Braze doesn't do: False."""
+    return False
+
+
+_C.configure(_tables.tables((is_compiling, is_dynamo_compiling), is_exporting))
 _C.set_logger(_logs.receive)
 _meta_kernels.call_directly()
 
-from . import config  # noqa: E402
-from ._backends import list_backends  # noqa: E402
+from . import compiler, config  # noqa: E402
+from ._aot import aot_autograd  # noqa: E402
+from ._backends import (  # noqa: E402
+    get_default_backend,
+    list_backends,
+    lookup_backend,
+    register_backend,
+    set_default_backend,
+)
 from ._compile import compile  # noqa: E402
+from ._controls import (  # noqa: E402
+    allow_in_graph,
+    assume_constant_result,
+    disallow_in_graph,
+    forbid_in_graph,
+    graph_break,
+    nonstrict_trace,
+    run,
+    substitute_in_graph,
+)
 from ._disable import disable  # noqa: E402
+from ._dynamic import mark_dynamic, mark_static, mark_static_address, maybe_mark_dynamic  # noqa: E402
 from ._explain import explain  # noqa: E402
 from ._install import install, uninstall  # noqa: E402
 from ._logs import set_logs  # noqa: E402
+from ._stance import set_stance  # noqa: E402
+from ._traced import error_on_graph_break, nested_compile_region  # noqa: E402
 
 _logs.load_environment()
 
 __version__ = "0.1.0"
 __all__ = [
+    "BackendError",
     "Error",
     "GraphBreakError",
     "InternalError",
     "InternalErrorWarning",
     "LimitError",
+    "RecompileError",
     "UserError",
+    "allow_in_graph",
+    "aot_autograd",
+    "assume_constant_result",
     "compilations",
     "compile",
+    "compiler",
     "config",
     "disable",
+    "disallow_in_graph",
+    "error_on_graph_break",
     "errors",
     "explain",
+    "forbid_in_graph",
+    "get_default_backend",
+    "graph_break",
     "install",
     "is_compiling",
+    "is_dynamo_compiling",
+    "is_exporting",
     "list_backends",
+    "lookup_backend",
+    "mark_dynamic",
+    "mark_static",
+    "mark_static_address",
+    "maybe_mark_dynamic",
+    "nested_compile_region",
+    "nonstrict_trace",
+    "register_backend",
     "reset",
+    "run",
+    "set_default_backend",
     "set_logs",
+    "set_stance",
     "stats",
+    "substitute_in_graph",
     "uninstall",
 ]

@@ -1,20 +1,21 @@
 """`compile`: from what the user gives to the extension's CompiledFunction."""
 
-import functools
 import inspect
 import types
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
 import torch
 
-from . import _C, config
-from ._backends import resolve
+from . import _C, _traced, config
+from ._backends import native, resolve
+from ._guard_filter import adapted
 from ._module import CompiledModule, compile_module, original_module
 from ._options import validated_compile_options, validated_mode
 from .errors import UserError, UserTypeError
 
-__all__ = ["compile", "function_to_trace"]
+__all__ = ["compile", "function_to_trace", "latest"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -25,7 +26,7 @@ def compile(
     *,
     fullgraph: bool = ...,
     dynamic: bool | None = ...,
-    backend: str | None = ...,
+    backend: str | Callable[..., Any] | None = ...,
     mode: str | None = ...,
     options: Mapping[str, Any] | None = ...,
     name: str | None = ...,
@@ -38,7 +39,7 @@ def compile(
     *,
     fullgraph: bool = ...,
     dynamic: bool | None = ...,
-    backend: str | None = ...,
+    backend: str | Callable[..., Any] | None = ...,
     mode: str | None = ...,
     options: Mapping[str, Any] | None = ...,
     name: str | None = ...,
@@ -50,7 +51,7 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | None = None,
+    backend: str | Callable[..., Any] | None = None,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -64,7 +65,7 @@ def compile(
 
     fullgraph: raise at what can't be in one graph, instead of running that part in Python.
     dynamic: sizes are symbols from the start (True), never (False), or once they were seen to change (None).
-    backend: one of `list_backends()`; "eager" captures and guards, and runs the operators in eager.
+    backend: a name of `list_backends(())`, or a function `(torch.fx.GraphModule, example inputs) -> callable`.
     mode: torch's modes are taken; on CPU they all mean the same.
     options: see `braze.config.describe()` and the README; excludes mode.
     name: shown in logs in place of the function's name.
@@ -101,12 +102,16 @@ def _settings(
     checked = validated_compile_options(options)
     if recompile_limit is not None:
         checked |= validated_compile_options({"recompile_limit": recompile_limit})
+    backend = config.backend if backend is None else resolve(backend)
+    guard_filter = checked.get("guard_filter_fn")
     return {
         "fullgraph": fullgraph,
         "dynamic": config.dynamic if dynamic is None else dynamic,
-        "backend": config.backend if backend is None else resolve(backend),
+        "backend": backend,
+        "native_backend": native(backend),
         "name": name or "",
-        "guard_filter_fn": checked.get("guard_filter_fn"),
+        "guard_filter_fn": guard_filter,
+        "native_guard_filter": None if guard_filter is None else adapted(guard_filter),
         "recompile_limit": checked.get("recompile_limit"),
     }
 
@@ -124,15 +129,30 @@ def _compiled(model: Any, settings: dict[str, Any], disable: bool) -> Any:
         model = original_module(model) if isinstance(model, CompiledModule) else model.__wrapped__
     if isinstance(model, torch.nn.Module):
         # a ScriptModule is compiled by TorchScript: there is no Python to trace
-        return model if isinstance(model, torch.jit.ScriptModule) else compile_module(model, settings)
+        return model if isinstance(model, torch.jit.ScriptModule) else _remember(model, compile_module(model, settings))
     if isinstance(model, type):
         return _compiled_class(model, settings)
-    return _C.CompiledFunction(function_to_trace(model), settings)
+    return _remember(model, _C.CompiledFunction(function_to_trace(model), settings))
+
+
+# what was compiled last -> its compiled form, which keeps it alive
+_latest: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def _remember(model: Any, compiled: Any) -> Any:
+    _latest[id(model)] = compiled
+    return compiled
+
+
+def latest(model: Any) -> Any:
+    """What `model` was last compiled to, as long as the program has it; None otherwise."""
+    return _latest.get(id(model))
 
 
 def _same_settings(compiled: Any, settings: dict[str, Any]) -> bool:
     old = type(compiled)._braze_settings if isinstance(compiled, CompiledModule) else compiled.options
-    return {k: old.get(k) for k in settings} == settings
+    given = {k for k in settings if not k.startswith("native_")}
+    return {k: old.get(k) for k in given} == {k: settings[k] for k in given}
 
 
 def _compiled_class(cls: type, settings: dict[str, Any]) -> type:
@@ -154,10 +174,4 @@ def function_to_trace(fn: Any) -> Any:
     method = inspect.getattr_static(type(fn), "__call__", None)
     if isinstance(method, types.FunctionType):
         return types.MethodType(method, fn)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
-
-    functools.update_wrapper(call, fn)
-    call.__name__ = getattr(fn, "__name__", type(fn).__name__)
-    return call
+    return _traced.calling(fn)

@@ -1,5 +1,6 @@
 """`explain`: what a call is compiled to, and why not to less."""
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from . import _C
 from ._compile import compile
 
-__all__ = ["Break", "Explanation", "Graph", "explain"]
+__all__ = ["Break", "Explanation", "Graph", "Guard", "GuardTable", "explain"]
 
 
 @dataclass
@@ -33,12 +34,49 @@ class Break:
     function: str
     detail: str = ""
 
+    @property
+    def reason(self) -> str:
+        return f"{self.id}: {self.title}" + (f" ({self.detail})" if self.detail else "")
+
+    @property
+    def user_stack(self) -> list[traceback.FrameSummary]:
+        """The line of the program."""
+        return [traceback.FrameSummary(self.file, self.line, self.function)]
+
     def __str__(self) -> str:
-        detail = f": {self.detail}" if self.detail else ""
-        text = f"{self.title}{detail}\n    at {self.file}:{self.line} in {self.function}"
-        for more in (self.explanation, self.hint):
-            text += f"\n    {more}" if more else ""
-        return text
+        lines = [f"Reason: {self.reason}", "User Stack:", *(f"  {frame!r}" for frame in self.user_stack)]
+        lines += [more for more in (self.explanation, self.hint and f"Hint: {self.hint}") if more]
+        return "\n".join(lines)
+
+
+@dataclass
+class Guard:
+    """One assumption of a graph, how often it was checked and how long that took."""
+
+    kind: str
+    source: str
+    text: str
+    checks: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class GuardTable(list[Guard]):
+    """The guards; printing it gives a table by kind."""
+
+    def __str__(self) -> str:
+        rows = [("kind", "guards", "checks", "time", "for example")]
+        kinds = sorted({g.kind for g in self}, key=lambda k: -sum(g.seconds for g in self if g.kind == k))
+        for kind in kinds:
+            guards = [g for g in self if g.kind == kind]
+            time = f"{sum(g.seconds for g in guards) * 1e6:.1f} us"
+            rows.append((kind, str(len(guards)), str(sum(g.checks for g in guards)), time, guards[0].text))
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        return "\n".join(
+            "  ".join([row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in (1, 2, 3)), row[4]]) for row in rows
+        )
 
 
 @dataclass
@@ -47,7 +85,7 @@ class Explanation:
 
     graphs: list[Graph]
     break_reasons: list[Break]
-    out_guards: list[dict[str, Any]]
+    guards: GuardTable
     compile_times: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -66,21 +104,30 @@ class Explanation:
     def ops_per_graph(self) -> list[int]:
         return [g.ops for g in self.graphs]
 
+    @property
+    def out_guards(self) -> list[dict[str, Any]]:
+        """The guards as plain dicts."""
+        return [vars(g) for g in self.guards]
+
     def __str__(self) -> str:
+        def indented(text: object, by: int) -> list[str]:
+            return [" " * by + line for line in str(text).splitlines()]
+
         lines = [
             f"Graph Count: {self.graph_count}",
             f"Graph Break Count: {self.graph_break_count}",
             f"Op Count: {self.op_count}",
             "Break Reasons:",
         ]
-        lines += [f"  {i}. {b}".replace("\n", "\n  ") for i, b in enumerate(self.break_reasons, 1)]
-        lines.append("Graphs:")
-        lines += [
-            f"  {i}. {g.ops} ops, {g.kernels} kernels, {g.aten_calls} ATen calls" for i, g in enumerate(self.graphs, 1)
-        ]
+        for i, reason in enumerate(self.break_reasons, 1):
+            lines += [f"  Break Reason {i}:", *indented(reason, 4)]
+        lines.append("Ops per Graph:")
+        for i, g in enumerate(self.graphs, 1):
+            lines.append(f"  Graph {i}: {g.ops} ops, {g.kernels} kernels, {g.aten_calls} ATen calls")
         lines.append("Out Guards:")
-        lines += [f"  {g.get('source', '')}: {g.get('text', '')}" for g in self.out_guards]
-        lines.append("Compile Times:")
+        for i, guard in enumerate(self.guards, 1):
+            lines.append(f"  {i}. {guard}")
+        lines += ["Guards by Kind:", *indented(self.guards, 2), "Compile Times:"]
         lines += [f"  {stage}: {seconds:.4f} s" for stage, seconds in self.compile_times.items()]
         return "\n".join(lines)
 
@@ -96,13 +143,17 @@ def explain(fn: Callable[..., Any], **compile_arguments: Any) -> Callable[..., E
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         _C.reset()
         compiled = compile(fn, **compile_arguments)
-        compiled(*args, **kwargs)
+        measured = _C.measure_guards(True)
+        try:
+            compiled(*args, **kwargs)
+        finally:
+            _C.measure_guards(measured)
         native = type(compiled).__dict__["__call__"].__func__ if isinstance(compiled, _module_class()) else compiled
         found = _C.explain(native)
         return Explanation(
             [_make(Graph, g) for g in found["graphs"]],
             [_make(Break, b) for b in found["breaks"]],
-            list(found["guards"]),
+            GuardTable(_make(Guard, g) for g in found["guards"]),
             dict(_C.stats().get("seconds", {})),
         )
 

@@ -5,31 +5,23 @@ from typing import Any
 import torch
 import torch.compiler
 
-from . import _C
-from ._backends import list_backends
+from . import compiler
 from ._compile import compile
-from ._disable import disable
 
 __all__ = ["install", "uninstall"]
 
+# torch's name -> Braze's. (torch._dynamo isn't touched: whoever imports it asks for torch's own compiler.)
+_COMPILER: tuple[str, ...] = tuple(name for name in compiler.__all__ if name != "config")
 _replaced: list[tuple[Any, str, Any]] = []
 
 
-def _torch_list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    return list_backends()
-
-
 def install() -> None:
-    """From now on `torch.compile`, `nn.Module.compile` and their relatives in torch.compiler are Braze's."""
+    """From now on `torch.compile`, `nn.Module.compile` and what torch.compiler has of Braze's names are Braze's."""
     if _replaced:
         return
-    for owner, name, ours in (
-        (torch, "compile", compile),
-        (torch.compiler, "compile", compile),
-        (torch.compiler, "disable", disable),
-        (torch.compiler, "reset", _C.reset),
-        (torch.compiler, "list_backends", _torch_list_backends),
-    ):
+    names = [(torch, "compile", compile)]
+    names += [(torch.compiler, name, getattr(compiler, name)) for name in _COMPILER if hasattr(torch.compiler, name)]
+    for owner, name, ours in names:
         _replaced.append((owner, name, getattr(owner, name)))
         setattr(owner, name, ours)
 

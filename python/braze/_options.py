@@ -76,11 +76,14 @@ OPTIONS: dict[str, Option] = {
         Option(
             "recompile_limit", (int,), 8, "graphs compiled for one place before it stays in eager", native=True, least=1
         ),
+        Option(
+            "accumulated_recompile_limit", (int,), 256, "the same for all places of a function", native=True, least=1
+        ),
         Option("fail_on_recompile_limit_hit", (bool,), False, "raise LimitError at that limit", native=True),
         Option("automatic_dynamic_shapes", (bool,), True, "sizes seen to change become symbols", native=True),
         Option("strict", (bool,), False, "raise internal errors instead of running in eager", "BRAZE_STRICT", True),
         Option("disable", (bool,), False, "compile() returns what it was given", "BRAZE_DISABLE"),
-        Option("backend", (str,), "braze", "used where compile() is given none", "BRAZE_BACKEND"),
+        Option("backend", (str, Callable), "braze", "used where compile() is given none", "BRAZE_BACKEND"),
         Option("dynamic", (_NONE, bool), None, "used where compile() is given none", "BRAZE_DYNAMIC"),
         Option("disabled_passes", (list, tuple), [], "passes left out, by name", "BRAZE_DISABLED_PASSES", True),
         Option("isa", (str,), "", "vector instructions of the kernels; empty: the host's best", "BRAZE_ISA", True),
@@ -95,7 +98,7 @@ OPTIONS: dict[str, Option] = {
 COMPILE_OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
-        Option("guard_filter_fn", (_NONE, Callable), None, "which of the guards are kept"),
+        Option("guard_filter_fn", (_NONE, Callable), None, "which of the guards are kept: see braze.compiler"),
         Option("recompile_limit", (_NONE, int), None, "as in braze.config, for this callable", least=1),
         Option("epilogue_fusion", (bool,), True, "no effect: always on"),
         Option("max_autotune", (bool,), False, "no effect: there is one way to compile"),

@@ -4,7 +4,7 @@ Functions are recognised by identity, so it doesn't matter under which name a pr
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -28,13 +28,16 @@ def _reached(root: Any, *paths: str) -> list[Any]:
     return found
 
 
-def constants(is_compiling: Callable[[], bool]) -> dict[Callable[..., Any], Any]:
+def constants(
+    is_compiling: Sequence[Callable[[], bool]], is_exporting: Callable[[], bool]
+) -> dict[Callable[..., Any], Any]:
     """Functions that ask about compiling, and their results while tracing, whatever the arguments."""
     true = [
-        is_compiling,
+        *is_compiling,
         *_reached(torch, "compiler.is_compiling", "compiler.is_dynamo_compiling", "_utils.is_compiling"),
     ]
-    false = _reached(
+    false = [is_exporting]
+    false += _reached(
         torch,
         "compiler.is_exporting",
         "jit.is_scripting",
@@ -78,17 +81,53 @@ RUN_UNTRACED_FUNCTIONS: tuple[str, ...] = (
 )
 
 
-def tables(is_compiling: Callable[[], bool]) -> dict[str, Any]:
+# Modules inside those that are traced all the same: what they do is part of the program.
+RUN_TRACED: tuple[str, ...] = ("braze._traced",)
+
+# torch's own compiler, which nothing here imports: a program may have. Functions below the first name control it; those
+# of the second module are ordinary wrappers; the third keeps the sets of functions that it was told about.
+PEER: tuple[str, ...] = (
+    "torch._dynamo",
+    "torch._dynamo.external_utils",
+    "torch._dynamo.trace_rules",
+)
+
+# torch's functions that control its compiler, and the rules of the tracer for them. (None of them imports it here.)
+CONTROLS: tuple[str, ...] = (
+    "compile",
+    "compiler.allow_in_graph",
+    "compiler.assume_constant_result",
+    "compiler.compile",
+    "compiler.cudagraph_mark_step_begin",
+    "compiler.disable",
+    "compiler.list_backends",
+    "compiler.load_cache_artifacts",
+    "compiler.reset",
+    "compiler.save_cache_artifacts",
+    "compiler.set_default_backend",
+    "compiler.set_enable_guard_collectives",
+    "compiler.set_stance",
+    "compiler.substitute_in_graph",
+)
+
+
+def tables(is_compiling: Sequence[Callable[[], bool]], is_exporting: Callable[[], bool]) -> dict[str, Any]:
     """Everything for `_C.configure`."""
     return {
-        "constants": constants(is_compiling),
+        "constants": constants(is_compiling, is_exporting),
+        "breaks": dict.fromkeys(_reached(torch, *CONTROLS), "compiler-control"),
         "run_untraced": RUN_UNTRACED,
+        "peer": PEER,
+        "run_traced": RUN_TRACED,
         "run_untraced_functions": _reached(torch, *RUN_UNTRACED_FUNCTIONS),
         "errors": {
+            "backend": errors.BackendError,
             "graph_break": errors.GraphBreakError,
             "internal": errors.InternalError,
             "limit": errors.LimitError,
+            "recompile": errors.RecompileError,
             "user": errors.UserError,
         },
+        "own_prefix": (os.path.dirname(__file__) + "/",),
         "stdlib_prefixes": (os.path.dirname(os.__file__) + "/",),
     }

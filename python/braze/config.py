@@ -100,3 +100,4 @@ def _load() -> None:
 
 _load()
 sys.modules[__name__].__class__ = _Config
+_C.set_rule(patch, "control")

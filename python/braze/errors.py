@@ -1,11 +1,13 @@
 """What Braze raises and warns about. The message says what was given and what is allowed."""
 
 __all__ = [
+    "BackendError",
     "Error",
     "GraphBreakError",
     "InternalError",
     "InternalErrorWarning",
     "LimitError",
+    "RecompileError",
     "UnknownOptionError",
     "UserError",
     "UserTypeError",
@@ -29,11 +31,20 @@ class UnknownOptionError(UserError, AttributeError):
 
 
 class GraphBreakError(Error):
-    """`fullgraph=True` met something that can't be in a graph. Names the reason and the user's file and line."""
+    """Something can't be in a graph where that is an error: under `fullgraph=True`, in `error_on_graph_break(True)`,
+    for functions of `forbid_in_graph`. Names the reason and the user's file and line."""
 
 
 class LimitError(Error):
     """A limit set by an option was reached."""
+
+
+class RecompileError(Error):
+    """The stance is `fail_on_recompile`, and something would have been compiled. Names the guard and both values."""
+
+
+class BackendError(Error):
+    """A backend raised, or returned something else than a backend must. Names the backend and the program's line."""
 
 
 class InternalError(Error):

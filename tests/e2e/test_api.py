@@ -381,13 +381,45 @@ def test_explain():
     assert broken.title and broken.explanation
     assert any("x" in g["source"] for g in told.out_guards)
     text = str(told)
-    assert "Graph Count: 2" in text and f"{__file__}:{broken.line}" in text
+    assert "Graph Count: 2" in text and f"file {__file__}, line {broken.line} in f" in text
 
 
-def test_backends():
-    assert braze.list_backends() == ["braze", "eager", "inductor"]
-    for backend in braze.list_backends():
-        assert_like_eager(lambda x: (x * 2).relu(), torch.randn(5), graphs=1, compile={"backend": backend})
+def test_explain_the_toy_example(capsys):
+    def toy_example(a, b):
+        x = a / (torch.abs(a) + 1)
+        print("woo")
+        if b.sum() < 0:
+            b = b * -1
+        return x * b
+
+    told = braze.explain(toy_example)(torch.randn(10), torch.ones(10))
+    assert capsys.readouterr().out == "woo\n"
+    assert (told.graph_count, told.graph_break_count, told.op_count) == (3, 2, 6)
+    assert told.ops_per_graph == [3, 2, 1]
+    first = toy_example.__code__.co_firstlineno
+    assert [(b.id, b.line, b.function) for b in told.break_reasons] == [
+        ("io", first + 2, "toy_example"),
+        ("data-dependent", first + 3, "toy_example"),
+    ]
+    assert told.break_reasons[0].detail == "builtins.print"
+    lines = str(told).splitlines()
+    assert lines[:5] == ["Graph Count: 3", "Graph Break Count: 2", "Op Count: 6", "Break Reasons:", "  Break Reason 1:"]
+    assert f"      <FrameSummary file {__file__}, line {first + 3} in toy_example>" in lines
+    for part in ("Ops per Graph:", "Out Guards:", "Guards by Kind:", "Compile Times:"):
+        assert part in lines
+
+
+def test_explained_guards():
+    model = Net().requires_grad_(False)
+    told = braze.explain(model)(torch.ones(2, 3))
+    assert all(g.checks >= 1 and g.seconds > 0 for g in told.guards)
+    assert {"Tensor", "TypeIs", "GlobalState"} <= {g.kind for g in told.guards}
+    table = str(told.guards).splitlines()
+    assert table[0].split() == ["kind", "guards", "checks", "time", "for", "example"]
+    rows = {line.split()[0]: line.split()[1:4] for line in table[1:]}
+    tensors = [g for g in told.guards if g.kind == "Tensor"]
+    assert rows["Tensor"][:2] == [str(len(tensors)), str(sum(g.checks for g in tensors))]
+    assert told.out_guards[0]["text"] == told.guards[0].text
 
 
 def test_modes_and_options():

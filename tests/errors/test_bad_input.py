@@ -17,7 +17,10 @@ def f(x):
 def test_unknown_backend():
     with pytest.raises(braze.UserError) as e:
         braze.compile(f, backend="brase")
-    assert str(e.value) == "unknown backend 'brase'; allowed are braze, eager, inductor; did you mean 'braze'?"
+    assert (
+        str(e.value)
+        == "unknown backend 'brase'; allowed are aot_eager, braze, cudagraphs, eager, inductor; did you mean 'braze'?"
+    )
     with pytest.raises(braze.UserError, match="unknown backend 3; allowed are"):
         braze.compile(f, backend=3)
 
@@ -135,7 +138,7 @@ def test_versions():
     [
         ("BRAZE_STRICT", "maybe", "environment variable BRAZE_STRICT must be bool; got 'maybe'"),
         ("BRAZE_THREADS", "two", "environment variable BRAZE_THREADS must be int; got 'two'"),
-        ("BRAZE_BACKEND", "fast", "unknown backend 'fast'; allowed are braze, eager, inductor"),
+        ("BRAZE_BACKEND", "fast", "unknown backend 'fast'; allowed are aot_eager, braze, cudagraphs, eager, inductor"),
         ("BRAZE_LOGS", "guard", "unknown log 'guard'"),
     ],
 )
@@ -165,7 +168,10 @@ def test_values_from_the_environment():
         (lambda: braze.compile(f, options={"recompile_limit": -1}), "recompile_limit must be at least 1; got -1"),
         (lambda: braze.config.patch(3), "patch takes a dict, a name and a value, or keywords; got 3"),
         (lambda: braze.set_logs(graph_breaks=3), "log 'graph_breaks' must be True or False; got 3"),
-        (lambda: braze.explain(f, backend="brase"), "unknown backend 'brase'; allowed are braze, eager, inductor"),
+        (
+            lambda: braze.explain(f, backend="brase"),
+            "unknown backend 'brase'; allowed are aot_eager, braze, cudagraphs, eager, inductor",
+        ),
     ],
 )
 def test_value_out_of_range(call, message):

@@ -1,0 +1,88 @@
+"""Python code of Braze's that is traced like the program's own: what it does belongs to the program."""
+
+import functools
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+from . import _C
+from .errors import UserTypeError
+
+__all__ = ["calling", "error_on_graph_break", "fix_sizes", "nested_compile_region"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def calling(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A Python function that calls `fn`, which has no Python code of its own."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    functools.update_wrapper(call, fn)
+    call.__name__ = getattr(fn, "__name__", type(fn).__name__)
+    return call
+
+
+class error_on_graph_break:
+    """In this block (or the decorated function) a graph break is an error (True), or isn't (False).
+
+    What `fullgraph=True` compiled raises at every break anyway. Works inside compiled functions and around calls of
+    them.
+    """
+
+    def __init__(self, error_on_graph_break: bool) -> None:
+        if not isinstance(error_on_graph_break, bool):
+            raise UserTypeError(f"error_on_graph_break takes True or False; got {error_on_graph_break!r}")
+        self._flag = error_on_graph_break
+        self._before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._before.append(_C.error_on_graph_break(self._flag))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _C.error_on_graph_break(self._before.pop())
+
+    def __call__(self, fn: _F) -> _F:
+        flag = self._flag
+
+        @functools.wraps(fn)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with error_on_graph_break(flag):
+                return fn(*args, **kwargs)
+
+        inside.__module__ = __name__  # it is traced, whatever the function's own module
+        return inside  # type: ignore[return-value]
+
+
+class _Region:
+    def __call__(self, fn: _F) -> _F:
+        return fn
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        pass
+
+
+def nested_compile_region(
+    fn: Any = None, *, options: Any = None, max_reuse_entries: int = 8, reuse_hash_fn: Any = None
+) -> Any:
+    """Marks a block that a model repeats. Decorator, or context manager.
+
+    Nothing has to be marked: the kernels of equal blocks are compiled once and shared in every graph, so that this is
+    for programs written for torch.compile. The arguments are torch's and change nothing.
+    """
+    return _Region() if fn is None else fn
+
+
+def fix_sizes(t: Any, index: Any = None) -> None:
+    """What `mark_static` is in a trace: the sizes become constants of the graph."""
+    dims = range(t.dim()) if index is None else [index] if isinstance(index, int) else index
+    for i in dims:
+        _C.constant(t.shape[i])
