@@ -15,12 +15,12 @@ namespace {
 
 class CompiledTrace final : public frontend::CompiledGraph {
   public:
-    CompiledTrace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad)
+    CompiledTrace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad, bool in_eager)
         : trace_(std::move(trace)), outputs_(std::move(outputs)), needs_grad_(needs_grad) {
         for (const TraceOutput& o : outputs_) Py_XINCREF(o.type);
         draws_ =
             std::any_of(trace_.records.begin(), trace_.records.end(), [](const Record& r) { return r.info->random; });
-        if (needs_grad || !trace_.only_cpu)
+        if (needs_grad || in_eager || !trace_.only_cpu)
             replay_.emplace(trace_, outputs_);
         else
             compile();
@@ -220,8 +220,9 @@ class CompiledTrace final : public frontend::CompiledGraph {
 
 }  // namespace
 
-std::unique_ptr<frontend::CompiledGraph> compile_trace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad) {
-    return std::make_unique<CompiledTrace>(std::move(trace), std::move(outputs), needs_grad);
+std::unique_ptr<frontend::CompiledGraph> compile_trace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad,
+                                                       bool in_eager) {
+    return std::make_unique<CompiledTrace>(std::move(trace), std::move(outputs), needs_grad, in_eager);
 }
 
 }  // namespace braze::bridge

@@ -80,8 +80,20 @@ void above_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::j
     c10::impl::ExcludeDispatchKeyGuard once(kAbove);
     // torch.tensor and the like hide their inner steps from dispatch modes
     bool hidden = c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python);
-    if (Tracer* tracer = Tracer::active(); tracer && !hidden) tracer->torch_level(op, stack);
-    op.callBoxed(stack);
+    Tracer* tracer = hidden ? nullptr : Tracer::active();
+    int index = -1;
+    if (tracer) {
+        tracer->torch_level(op, stack);
+        index = tracer->begin_torch_op(op, *stack);
+    }
+    if (index < 0) return op.callBoxed(stack);
+    try {
+        op.callBoxed(stack);
+    } catch (...) {
+        tracer->drop_torch_op(index);
+        throw;
+    }
+    tracer->end_torch_op(index, *stack);
 }
 
 }  // namespace

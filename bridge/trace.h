@@ -39,9 +39,19 @@ struct Record {
     bool symbolic_args = false;  // some argument is a SymInt, or a list with one
 };
 
+// Autocast on the CPU, as a program sees it.
+struct Autocast {
+    bool enabled = false, cache = true;
+    at::ScalarType dtype = at::kBFloat16;
+    static Autocast now();
+    bool operator==(const Autocast&) const = default;
+};
+
+// An operator as the program called it, above autograd and autocast.
 struct TorchLevelOp {
-    const c10::OperatorHandle op;
-    int line;
+    Record record;  // its results are values of the operators that it led to
+    std::vector<bool> results_require_grad;
+    Autocast autocast;
 };
 
 // Inputs that are Python numbers.
@@ -56,6 +66,10 @@ struct Trace {
     int alias_sets = 0;
     std::vector<bool> written_sets;  // by alias set
     int torch_ops = 0;
+    std::vector<TorchLevelOp> torch_level;  // where asked for
+    bool torch_level_complete = true;       // every record belongs to one of them
+    bool grad_mode = true;                  // at the start
+    Autocast autocast;
     bool only_cpu = true;              // every tensor is on the CPU
     std::vector<NumberInput> numbers;  // by input id; may be shorter
     Symbols symbols = std::make_shared<SymbolTable>();
