@@ -106,20 +106,33 @@ def iterator_from_before(x):
 
 
 class Thing:
-    value = 1
+    pass
 
 
-THINGS = {Thing()}
+class Other:
+    pass
+
+
+THING = Thing()
 
 
 def unknown_object(x):
-    for thing in THINGS:
-        thing.value = 2
+    THING.__class__ = Other
     return x * 2
 
 
 def cannot_rebuild(x):
     return x * 2, (i for i in (1, 2))
+
+
+class Finalised:
+    def __del__(self):
+        pass
+
+
+def finaliser(x):
+    kept = Finalised()
+    return x * 2, kept
 
 
 def dynamic_import(x):
@@ -209,6 +222,7 @@ EXAMPLES = {
     "iterator-from-before": iterator_from_before,
     "unknown-object": unknown_object,
     "cannot-rebuild": cannot_rebuild,
+    "finaliser": finaliser,
     "dynamic-import": dynamic_import,
     "frame-inspection": frame_inspection,
     "generator-function": generator_function,
