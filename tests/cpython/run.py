@@ -141,6 +141,8 @@ def run(mode, names, out, jobs, timeout, again):
     wanted = [n for n in dict.fromkeys(names) if again or not (out / mode / f"{n}.jsonl").exists()]
     (out / mode).mkdir(parents=True, exist_ok=True)
     queue = collections.deque(wanted)
+    if mode in INTERPRETED:
+        interp_build.build()  # before there are threads: sysconfig is not made for them
 
     def work():
         worker = start_worker(mode)

@@ -140,7 +140,12 @@ def compile_tests(recorder):
     # The tests lie in the folder of the standard library, whose own functions no segment begins in.
     library = os.path.dirname(os.__file__) + "/"
     folders = tuple(library + name for name in os.listdir(library) if name != "test")
-    _C.configure({**_tables.tables(braze.is_compiling), "stdlib_prefixes": (*folders, library + "test/support")})
+    _C.configure(
+        {
+            **_tables.tables((braze.is_compiling, braze.is_dynamo_compiling), braze.is_exporting),
+            "stdlib_prefixes": (*folders, library + "test/support"),
+        }
+    )
 
     def receive(kind, message, data):
         if kind in ("graph_break", "internal_error", "recompile_limit"):
