@@ -121,12 +121,15 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
             return finish_c_call(t, vectorcall(callable, a));
         }
         case Policy::Fresh:
-            if (with_self.n > 0 && t.source_of(with_self.v[0]) != kNoSource && !t.is_fresh(with_self.v[0]))
+            if (with_self.n > 0 && !t.is_fresh(with_self.v[0]))
                 return t.stop("unknown-object", f.name);
             [[fallthrough]];
-        case Policy::Pure:
+        case Policy::Pure: {
             if (read_arguments(t, with_self) < 0) return nullptr;
-            return finish_c_call(t, vectorcall(callable, a));
+            PyObject* r = vectorcall(callable, a);
+            if (r && PyType_Check(r) && f.name == "type.__new__") t.made(r);  // a metaclass goes on with it
+            return finish_c_call(t, r);
+        }
     }
     return nullptr;
 }
@@ -177,6 +180,8 @@ PyObject* call_type(Tracer& t, PyTypeObject* type, Args a) {
     if (PyObject* del = t.type_attribute(type, del_name); del && PyFunction_Check(del))
         return t.stop("finaliser", type_name(type));
     t.type_attribute(type, new_name);
+    bool reads = type->tp_new == base->tp_new && base != &PyBaseObject_Type;  // the elements of an iterable, a number
+    if (reads && read_arguments(t, a) < 0) return nullptr;
     PyObject* init = t.type_attribute(type, init_name);
     PyObject* object = type->tp_new(type, args.get(), kwargs.get());
     if (!object || t.aborting) {
@@ -293,7 +298,13 @@ static PyObject* dispatch(Tracer& t, PyObject* callable, Args a) {
             if (is_constant_value(r.get()) || is_singleton(r.get())) return r.release();
         }
         Owned wrapped = Owned::steal(PyObject_GetAttrString(callable, "__wrapped__"));
-        return wrapped ? call(t, wrapped.get(), a) : nullptr;
+        size_t changes = t.journal.size();
+        Owned r = Owned::steal(wrapped ? call(t, wrapped.get(), a) : nullptr);
+        if (!r) return nullptr;
+        // The cache would answer with the object of the first call, and change nothing.
+        bool same = is_primitive(r.get()) || PyTuple_CheckExact(r.get()) || t.is_tensor(r.get()) || !t.is_fresh(r.get());
+        if (!same || t.journal.size() != changes) return t.stop("unknown-c-function", "a call of an lru_cache");
+        return r.release();
     }
     if (PyWeakref_CheckRef(callable) && a.total() == 0) {
         SourceId s = t.source_of(callable);

@@ -177,12 +177,12 @@ PyObject* do_generic_setattr(Tracer& t, PyObject* callable, Args a, bool deletes
     Py_RETURN_NONE;
 }
 
-PyObject* do_type_setattr(Tracer& t, PyObject* callable, Args a) {
-    if (a.n != 3 || !PyType_Check(a.v[0])) return run(t, callable, a);
+PyObject* do_type_setattr(Tracer& t, PyObject* callable, Args a, bool deletes) {
+    if (a.n != (deletes ? 2 : 3) || !PyType_Check(a.v[0])) return run(t, callable, a);
     if (Py_TYPE(a.v[0])->tp_setattro != PyType_Type.tp_setattro && !is_python_class(Py_TYPE(a.v[0])))
         return run(t, callable, a);
     if (!t.is_fresh(a.v[0]) && t.journal.before_type_attribute(a.v[0], a.v[1]) < 0) return nullptr;
-    if (PyType_Type.tp_setattro(a.v[0], a.v[1], a.v[2]) < 0) return nullptr;
+    if (PyType_Type.tp_setattro(a.v[0], a.v[1], deletes ? nullptr : a.v[2]) < 0) return nullptr;
     Py_RETURN_NONE;
 }
 
@@ -305,14 +305,15 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
     if (n == "builtins.id") return do_id(t, callable, a);
     if (n == "builtins.hash" || n.ends_with(".__hash__")) return do_hash(t, callable, a);
     if (n == "builtins.__build_class__") return do_build_class(t, callable, a);
-    if (n == "sys.exc_info") return do_exc_info(t, callable, a);
+    if (n == "sys.exc_info" || n == "sys.exception") return do_exc_info(t, callable, a);
     if (n == "frame.clear") return do_frame_clear(t, callable, a);
     if (n == "builtins.globals") return t.stop("frame-inspection", "globals()");
     if (n == "object.__getattribute__" || n == "module.__getattribute__") return do_generic_getattr(t, callable, a);
     if (n == "object.__setattr__") return do_generic_setattr(t, callable, a, false);
     if (n == "object.__delattr__") return do_generic_setattr(t, callable, a, true);
     if (n.starts_with("object.__")) return do_state(t, callable, a);
-    if (n == "type.__setattr__") return do_type_setattr(t, callable, a);
+    if (n == "type.__setattr__") return do_type_setattr(t, callable, a, false);
+    if (n == "type.__delattr__") return do_type_setattr(t, callable, a, true);
     if (n == "type.__call__") {
         if (a.n < 1 || !PyType_Check(a.v[0])) return run(t, callable, a);
         return call_type(t, reinterpret_cast<PyTypeObject*>(a.v[0]), {a.v + 1, a.n - 1, a.kwnames});
@@ -330,7 +331,7 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
     if (n == "list.__getitem__" && a.n == 2) return sequence_item(t, a.v[0], a.v[1]);
     if (n.ends_with(".__setitem__")) return do_set_item(t, a, false);
     if (n.ends_with(".__delitem__")) return do_set_item(t, a, true);
-    if (n.starts_with("BaseException.")) {  // they change the exception
+    if (n.starts_with("BaseException")) {  // they change the exception, or read more of it than its arguments
         if (a.n && t.source_of(a.v[0]) != kNoSource) return t.stop("unknown-object", n);
         return read_arguments(t, a) < 0 ? nullptr : run(t, callable, a);
     }

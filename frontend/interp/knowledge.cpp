@@ -239,6 +239,7 @@ PyObject* Tracer::loaded(PyObject* v, SourceId s) {
 
 int Tracer::note(PyObject* v, SourceId s) {
     if (s == kNoSource || is_symbolic(v)) return 0;
+    if (is_fresh(v)) return 0;  // of a class whose statement is not over
     if (is_primitive(v)) {
         guards.equals(s, v);
         return 0;

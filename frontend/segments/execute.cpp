@@ -160,12 +160,16 @@ static Lookup compile_at(Unit& u, CodeState& cs, PyObject* function, int at, con
                          std::unique_ptr<TraceLock>& lock) {
     auto* co = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(function)->func_code);
     Position& pos = cs.positions[at];
+    int limit = u.options.recompile_limit > 0 ? u.options.recompile_limit : settings().recompile_limit;
+    bool accumulated = cs.segments >= settings().accumulated_recompile_limit;
+    bool full = static_cast<int>(pos.segments.size()) >= limit || accumulated;
+    // (what has been said is not worth finding out again)
+    if (full && cs.limit_reported && !settings().fail_on_recompile_limit && stance() == Stance::Default)
+        return Lookup::Eager;
     std::string miss = note_miss(pos, roots, co, u.options.dynamic);
     bool provisional = false;
     if (auto instead = ask_stance(pos, roots, co, miss, u, &provisional)) return *instead;
-    int limit = u.options.recompile_limit > 0 ? u.options.recompile_limit : settings().recompile_limit;
-    bool accumulated = cs.segments >= settings().accumulated_recompile_limit;
-    if (static_cast<int>(pos.segments.size()) >= limit || accumulated) {
+    if (full) {
         std::string text = (accumulated ? "accumulated recompile limit (" : "recompile limit (") +
                            std::to_string(accumulated ? settings().accumulated_recompile_limit : limit) +
                            ") reached for " + code_name(co) + "; last reason: " + miss;

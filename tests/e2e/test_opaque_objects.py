@@ -297,3 +297,30 @@ def test_a_slice_is_a_new_list():
     compiled = braze.compile(fn, fullgraph=True)
     for _ in range(2):
         assert compiled(torch.ones(2))[1] == [1, 2, 3] and values == [3, 1, 2]
+
+
+def test_a_class_made_from_one_of_c_consumes_an_iterator_once():
+    class Frozen(frozenset):
+        pass
+
+    compiled = braze.compile(lambda x, it: (x + 1, Frozen(it)))
+    for _ in range(3):
+        assert compiled(torch.ones(2), iter([1, 2]))[1] == {1, 2}
+
+
+def test_a_cached_function_that_changes_something_runs_once():
+    calls = []
+
+    @functools.lru_cache
+    def size(p):
+        calls.append(p)
+        return 2
+
+    def fn(x, p):
+        return x + size(p) + size(p)
+
+    compiled = braze.compile(fn)
+    p = Point(1)
+    for _ in range(3):
+        assert torch.equal(compiled(torch.ones(2), p), torch.ones(2) + 4)
+    assert calls == [p]
