@@ -68,6 +68,10 @@ int bz_mutate_container(PyObject* container);
 int bz_before_send(PyObject* receiver);
 /* What stands for an element (borrowed) that C code took out of a container (new reference). */
 PyObject* bz_loaded_element(PyObject* v);
+/* `exc` (or its class; NULL: none) is about to be raised, which writes to an exception: traceback, context. */
+int bz_before_raise(PyObject* exc);
+/* The root frame has entered or left an `except` block. */
+void bz_handler_moved(void);
 int bz_made(PyObject* fresh); /* MAKE_FUNCTION, BUILD_*, ... : created by the trace */
 PyObject* bz_import_name(bz_frame* f, PyObject* name, PyObject* fromlist, PyObject* level);
 PyObject* bz_import_from(PyObject* module, PyObject* name);

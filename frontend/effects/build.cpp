@@ -235,7 +235,8 @@ bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out) {
     for (const Change& c : t.journal.changes()) {
         PyObject* target = c.target.get();
         PyObject* changed = c.holder ? c.holder.get() : target;
-        if (t.is_fresh(changed) && t.source_of(changed) == kNoSource) continue;  // a class before its statement was over
+        if (t.is_fresh(changed) && t.source_of(changed) == kNoSource)
+            continue;  // a class before its statement was over
         Effect e{};
         e.target = t.source_of(target);
         e.object = Owned::share(target);

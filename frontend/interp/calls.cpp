@@ -121,8 +121,7 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
             return finish_c_call(t, vectorcall(callable, a));
         }
         case Policy::Fresh:
-            if (with_self.n > 0 && !t.is_fresh(with_self.v[0]))
-                return t.stop("unknown-object", f.name);
+            if (with_self.n > 0 && !t.is_fresh(with_self.v[0])) return t.stop("unknown-object", f.name);
             [[fallthrough]];
         case Policy::Pure: {
             if (read_arguments(t, with_self) < 0) return nullptr;
@@ -302,7 +301,8 @@ static PyObject* dispatch(Tracer& t, PyObject* callable, Args a) {
         Owned r = Owned::steal(wrapped ? call(t, wrapped.get(), a) : nullptr);
         if (!r) return nullptr;
         // The cache would answer with the object of the first call, and change nothing.
-        bool same = is_primitive(r.get()) || PyTuple_CheckExact(r.get()) || t.is_tensor(r.get()) || !t.is_fresh(r.get());
+        bool same =
+            is_primitive(r.get()) || PyTuple_CheckExact(r.get()) || t.is_tensor(r.get()) || !t.is_fresh(r.get());
         if (!same || t.journal.size() != changes) return t.stop("unknown-c-function", "a call of an lru_cache");
         return r.release();
     }

@@ -249,6 +249,21 @@ int bz_mutate_container(PyObject* container) {
     return -1;
 }
 
+int bz_before_raise(PyObject* exc) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return -1;
+    bool before = exc && PyExceptionInstance_Check(exc) &&
+                  (exc == t.handled_before() || t.source_of(exc) != braze::frontend::kNoSource);
+    if (!before) return 0;
+    t.stop("unknown-object", "an exception from before is raised");
+    return -1;
+}
+
+void bz_handler_moved(void) {
+    Tracer& t = *Tracer::current();
+    t.handler_event = t.root_event;
+}
+
 int bz_made(PyObject* fresh) {
     Tracer::current()->made(fresh);
     return 0;

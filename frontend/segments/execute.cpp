@@ -211,7 +211,8 @@ static Lookup compile_at(Unit& u, CodeState& cs, PyObject* function, int at, con
             pos.why = r.why;
             return Lookup::Eager;
         case TraceKind::Step:
-            statistics().graph_breaks++;
+        case TraceKind::Quiet:
+            if (r.kind == TraceKind::Step) statistics().graph_breaks++;
             if (r.raises || raises(u)) return break_error(u, r.why);
             pos.step = true;
             pos.why = r.why;

@@ -80,7 +80,8 @@ struct Unit {
     CodeState& code(PyCodeObject* co);
 };
 
-enum class TraceKind : uint8_t { Compiled, Step, Eager, Raised, Error };
+// Step: the instruction cannot be traced. Quiet: the same, but no break of its own.
+enum class TraceKind : uint8_t { Compiled, Step, Quiet, Eager, Raised, Error };
 struct TraceResult {
     TraceKind kind;
     std::shared_ptr<Segment> segment;

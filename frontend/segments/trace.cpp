@@ -232,7 +232,7 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
         bz_outcome outcome = BZ_RAISED;
         if (ready) outcome = bz_trace(function, scratch.data(), n_state, next, &value, &end, &n_end, &at);
         bz_mode_set(BZ_OFF);
-        bool handler_changed = ready && outcome == BZ_STOPPED && bz_trace_handler_changed();
+        bool handler_changed = ready && bz_trace_handler_changed();
         t.capture->pause();
         statistics().trace_seconds += since(start);
         struct Cleanup {
@@ -267,6 +267,18 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
             PyErr_Clear();
             return {TraceKind::Eager, nullptr, forced_reason->text()};
         }
+        if (handler_changed) {
+            // What sys.exc_info() says is the real frame's business: it enters and leaves the block, a segment ends
+            // before that.
+            PyErr_Clear();
+            if (!forced_reason) forced_reason = t.reason;
+            if (t.handler_event > 0 && (forced < 0 || t.handler_event < forced)) {
+                forced = t.handler_event;
+                continue;
+            }
+            if (t.handler_event > 0) return {TraceKind::Eager, nullptr, "a break inside an except block"};
+            return {TraceKind::Quiet, nullptr, forced_reason ? forced_reason->text() : "an except block"};
+        }
         bool error = false;
         if (outcome == BZ_RETURNED) {
             s->returns = true;
@@ -291,7 +303,6 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
                 log_break(unit.breaks.back());
                 return {TraceKind::Step, nullptr, unit.breaks.back().text(), error};
             }
-            if (handler_changed) return {TraceKind::Eager, nullptr, "a break inside an except block"};
             s->reason = repeated ? forced_reason : t.reason;
             s->next = at;
             s->depth = n_end - nlocals;

@@ -311,3 +311,57 @@ def test_mask_of_another_shape_in_a_store_that_nobody_reads():
         return x
 
     assert_raises_like_eager(f, torch.ones(3, 4))
+
+
+def test_a_break_inside_an_except_block_leaves_the_rest_compiled():
+    import sys
+
+    seen = []
+
+    def fn(x, d):
+        y = x + 1
+        try:
+            y = y * d["a"]
+        except KeyError as e:
+            print(end="")
+            seen.append((type(sys.exc_info()[1]), e.args, e.__traceback__ is not None))
+            y = y + 2
+            try:
+                [][1]
+            except IndexError:
+                print(end="")
+                y = y - 1
+        finally:
+            y = y * 2
+        return y, sys.exc_info()
+
+    compiled = braze.compile(fn)
+    before = braze.compilations()
+    for d in ({}, {}, {"a": 3}, {}):
+        seen.clear()
+        actual, mine = compiled(torch.ones(2), d), list(seen)
+        seen.clear()
+        expected = fn(torch.ones(2), d)
+        assert torch.equal(actual[0], expected[0]) and actual[1] == expected[1] and mine == seen
+    assert braze.compilations() - before >= 3
+    assert sys.exc_info() == (None, None, None)
+
+
+def test_an_exception_from_before_keeps_its_traceback():
+    def length(e):
+        n, tb = 0, e.__traceback__
+        while tb:
+            n, tb = n + 1, tb.tb_next
+        return n
+
+    def fn(x, e):
+        try:
+            raise e
+        except ValueError as caught:
+            return x + 1, caught
+
+    compiled = braze.compile(fn)
+    for _ in range(3):
+        mine, theirs = ValueError(1), ValueError(1)
+        assert compiled(torch.ones(2), mine)[1] is mine and fn(torch.ones(2), theirs)[1] is theirs
+        assert length(mine) == length(theirs) == 1

@@ -128,6 +128,8 @@ int bz_read_container(PyObject *container) { return EARLY(read_container) ? -1 :
 int bz_mutate_container(PyObject *container) { return EARLY(mutate_container) ? -1 : 0; }
 int bz_before_send(PyObject *receiver) { return LATE(before_send) ? -1 : 0; }
 PyObject *bz_loaded_element(PyObject *v) { return LATE(loaded_element) ? NULL : Py_NewRef(v); }
+int bz_before_raise(PyObject *exc) { return 0; }
+void bz_handler_moved(void) {}
 int bz_made(PyObject *fresh) { return LATE(made) ? -1 : 0; }
 PyObject *bz_import_name(bz_frame *f, PyObject *name, PyObject *fromlist, PyObject *level) {
     return EARLY(import_name) ? NULL : bz_default_import_name(f, name, fromlist, level);

@@ -1,6 +1,7 @@
 /* Handlers: raising and catching. Part of loop.h. */
 // clang-format off: the fragment of a function
     OP(RAISE_VARARGS) {
+        BEFORE_RAISE(oparg > 0 ? PEEK(oparg) : ts->exc_info->exc_value);
         bool again = bz_raise(ts, oparg > 0 ? PEEK(oparg) : NULL, oparg > 1 ? TOP() : NULL);
         if (again && !ABORTING()) goto unwind;
         goto error;
@@ -10,12 +11,14 @@
         TOP() = old ? old : Py_NewRef(Py_None);
         PUSH(Py_NewRef(exc));
         ts->exc_info->exc_value = exc;
+        HANDLER_MOVED();
         NEXT;
     }
     OP(POP_EXCEPT) {
         PyObject *old = ts->exc_info->exc_value;
         ts->exc_info->exc_value = POP();
         Py_XDECREF(old);
+        HANDLER_MOVED();
         NEXT;
     }
     OP(RERAISE) {

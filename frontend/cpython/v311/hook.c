@@ -91,8 +91,8 @@ static PyObject *run_root(PyThreadState *ts, bz_frame *frame, struct trace_reque
     root_frame = outer_root;
     mode = outer_mode;
 
+    handler_changed = r->outcome != BZ_RAISED && !same_handled_exception(ts->exc_info->exc_value, handled);
     if (r->outcome == BZ_STOPPED) {
-        handler_changed = !same_handled_exception(ts->exc_info->exc_value, handled);
         r->n_stopped = frame->stacktop;
         r->stopped_next = bz_frame_next(frame);
         r->stopped_state = PyMem_Malloc(sizeof(PyObject *) * (r->n_stopped ? r->n_stopped : 1));

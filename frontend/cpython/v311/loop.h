@@ -81,8 +81,12 @@
 #define BEFORE_BACKWARD_JUMP() OKAY(bz_backward_jump(frame))
 #define SAFE_POINT() ((void)0) /* a trace is not interrupted, and keeps the GIL while it interprets */
 #define MADE(v) bz_made(v)
+#define BEFORE_RAISE(exc) OKAY(bz_before_raise(exc))
+#define HANDLER_MOVED() (is_root ? bz_handler_moved() : (void)0)
 #define UNSUPPORTED(what) OKAY(bz_unsupported(what))
 #else
+#define BEFORE_RAISE(exc) ((void)0)
+#define HANDLER_MOVED() ((void)0)
 #define BEFORE_BACKWARD_JUMP() ((void)0)
 #define SAFE_POINT()                               \
     do {                                           \
