@@ -49,8 +49,14 @@ int dict_assign(PyObject* dict, PyObject* pairs) {
     return 0;
 }
 
+// Only what differs is taken out and put in: the order of the rest stays.
 int set_assign(PyObject* set, PyObject* elements) {
-    if (PySet_Clear(set) < 0) return -1;
+    Owned wanted = Owned::steal(PySet_New(elements)), now = Owned::steal(plain_elements(set));
+    if (!wanted || !now) return -1;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(now.get()); ++i) {
+        int keep = PySet_Contains(wanted.get(), PyList_GET_ITEM(now.get(), i));
+        if (keep < 0 || (!keep && PySet_Discard(set, PyList_GET_ITEM(now.get(), i)) < 0)) return -1;
+    }
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(elements); ++i)
         if (PySet_Add(set, PyList_GET_ITEM(elements, i)) < 0) return -1;
     return 0;
@@ -60,6 +66,12 @@ int deque_assign(PyObject* deque, PyObject* elements) {
     // collections.deque's own methods, not a subclass's
     PyTypeObject* base = Py_TYPE(deque);
     while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) base = base->tp_base;
+    PySequenceMethods* m = base->tp_as_sequence;
+    if (m->sq_length(deque) == PyList_GET_SIZE(elements)) {  // iterators over it go on
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(elements); ++i)
+            if (m->sq_ass_item(deque, i, PyList_GET_ITEM(elements, i)) < 0) return -1;
+        return 0;
+    }
     Owned cleared = Owned::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(base), "clear", "O", deque));
     if (!cleared) return -1;
     Owned filled =

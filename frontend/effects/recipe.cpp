@@ -114,6 +114,7 @@ RecipeId Recipes::record_new(Tracer& t, PyObject* v, RecipeId id) {
         Py_ssize_t pos = 0;
         PyObject *k, *x;
         while (PyDict_Next(v, &pos, &k, &x)) {
+            if (!is_plain_key(k)) return fail(v);  // its __hash__ would run again
             RecipeId a = record(t, k), b = a < 0 ? -1 : record(t, x);
             if (b < 0) return -1;
             parts.push_back(a);
@@ -124,7 +125,9 @@ RecipeId Recipes::record_new(Tracer& t, PyObject* v, RecipeId id) {
         return id;
     }
     if (PySet_CheckExact(v) || PyFrozenSet_CheckExact(v)) {
-        Owned list = Owned::steal(PySequence_List(v));
+        Owned list = Owned::steal(plain_elements(v));
+        for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i)
+            if (!is_plain_key(PyList_GET_ITEM(list.get(), i))) return fail(v);
         return list ? items(t, id, PySet_CheckExact(v) ? RecipeNode::Set : RecipeNode::FrozenSet, list.get()) : -1;
     }
     if (PySlice_Check(v)) {
@@ -181,6 +184,8 @@ RecipeId Recipes::record_new(Tracer& t, PyObject* v, RecipeId id) {
         Owned list = Owned::steal(PySequence_List(v));
         return items(t, id, RecipeNode::StructSeq, list.get());
     }
+    // C code found it somewhere: it is not the trace's, and there is no path to it.
+    if (is_python_class(Py_TYPE(v)) && !t.is_fresh(v)) return fail(v);
     if (is_python_class(Py_TYPE(v)) || std::strncmp(Py_TYPE(v)->tp_name, "collections.", 12) == 0 ||
         PyType_IsSubtype(Py_TYPE(v), reinterpret_cast<PyTypeObject*>(PyExc_BaseException)))
         return record_instance(t, v, id);

@@ -162,7 +162,7 @@ bool GuardSet::holds(const Guard& g, Fetcher& f) const {
     PyObject* v = f.fetch(g.source);
     if (!v) {
         PyErr_Clear();
-        return g.kind == GuardKind::Absent;
+        return g.kind == GuardKind::Absent || g.kind == GuardKind::DictLacks;
     }
     switch (g.kind) {
         case GuardKind::Is: return v == g.expected.get();

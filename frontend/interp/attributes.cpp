@@ -107,6 +107,8 @@ PyObject* load_attribute(Tracer& t, PyObject* owner, PyObject* name, bool generi
             return t.loaded(Py_NewRef(v), t.guards.sources.add(SourceKind::DictItem, ds, name));
         }
         if (ds != kNoSource && !changed) t.guards.dict_lacks(ds, name);
+    } else if (dp && s != kNoSource) {  // the first attribute makes the dict
+        t.guards.dict_lacks(t.guards.sources.add(SourceKind::InstanceDict, s, nullptr), name);
     }
     if (attr) {
         if (Py_TYPE(attr)->tp_descr_get) return bind(t, attr, owner, tp, name, s);
@@ -184,7 +186,8 @@ PyObject* get_attribute(Tracer& t, PyObject* owner, PyObject* name) {
     owner = behind_proxy(t, owner);
     if (t.capture->is_fake(owner)) return tensor_attribute(t, owner, name);
     if (PyModule_CheckExact(owner)) return module_attribute(t, owner, name);
-    if (PyModule_Check(owner) && bz_instance_dict_pointer(owner)) return module_attribute(t, owner, name);
+    bool standard = Py_TYPE(owner)->tp_getattro == PyModule_Type.tp_getattro;
+    if (PyModule_Check(owner) && standard && bz_instance_dict_pointer(owner)) return module_attribute(t, owner, name);
     if (PyType_Check(owner)) return class_attribute(t, owner, name);
     if (Py_TYPE(owner) == &PySuper_Type) return super_attribute(t, owner, name);
     if (standard_lookup(Py_TYPE(owner))) return load_attribute(t, owner, name, false);
@@ -218,7 +221,7 @@ int bz_load_method(PyObject* owner, PyObject* name, PyObject** method) {
         if (attr && !hidden && PyType_HasFeature(Py_TYPE(attr), Py_TPFLAGS_METHOD_DESCRIPTOR)) {
             t.type_attribute(tp, name);
             SourceId s = t.source_of(owner);
-            if (dp && *dp && s != kNoSource && !t.journal.changed_key(*dp, name))
+            if (dp && s != kNoSource && !(*dp && t.journal.changed_key(*dp, name)))
                 t.guards.dict_lacks(t.guards.sources.add(SourceKind::InstanceDict, s, nullptr), name);
             *method = Py_NewRef(attr);
             return 1;

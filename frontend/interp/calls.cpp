@@ -248,6 +248,7 @@ static PyObject* call_function(Tracer& t, PyObject* fn, Args a) {
     bool untraced = run_untraced(fn, &emits);
     if (emits) return t.stop("io", qualified_name(fn));
     if (t.use_function(fn) < 0) return nullptr;
+    t.called = fn;
     if (!untraced) return t.result(vectorcall(fn, a));
     int mode = bz_mode_set(BZ_OFF);
     PyObject* r = vectorcall(fn, a);

@@ -331,6 +331,10 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
     if (n == "list.__getitem__" && a.n == 2) return sequence_item(t, a.v[0], a.v[1]);
     if (n.ends_with(".__setitem__")) return do_set_item(t, a, false);
     if (n.ends_with(".__delitem__")) return do_set_item(t, a, true);
+    if (n == "BaseException.with_traceback" && a.n == 2 && t.source_of(a.v[0]) != kNoSource && a.v[1] == Py_None) {
+        static PyObject* traceback = PyUnicode_InternFromString("__traceback__");
+        return t.journal.before_slot(a.v[0], traceback) < 0 ? nullptr : run(t, callable, a);
+    }
     if (n.starts_with("BaseException")) {  // they change the exception, or read more of it than its arguments
         if (a.n && t.source_of(a.v[0]) != kNoSource) return t.stop("unknown-object", n);
         return read_arguments(t, a) < 0 ? nullptr : run(t, callable, a);

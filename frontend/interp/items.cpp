@@ -354,7 +354,11 @@ PyObject* bz_iter_next(PyObject* it) {
     if (!t.begin_hook()) return nullptr;
     if (t.is_iterator_from_before(it)) return t.stop("iterator-from-before", type_name(Py_TYPE(it)));
     PyObject* v = Py_TYPE(it)->tp_iternext(it);
-    if (v && PyTuple_CheckExact(v) && Py_REFCNT(v) <= 2) t.made(v);  // enumerate, zip, items reuse theirs
+    if (v && PyTuple_CheckExact(v) && Py_REFCNT(v) <= 2) {
+        t.made(v);  // enumerate, zip, items reuse theirs
+    } else if (v && Py_REFCNT(v) == 1 && !t.is_tensor(v)) {
+        t.made(v);
+    }
     return t.result(checked_text(t, v));
 }
 

@@ -57,8 +57,10 @@ static bool is_plain(PyObject* o, int depth) {
             if (!is_plain(PyTuple_GET_ITEM(o, i), depth + 1)) return false;
         return true;
     }
-    bool by_identity = t->tp_richcompare == PyBaseObject_Type.tp_richcompare || !t->tp_richcompare;
-    return !is_python_class(t) || (by_identity && t->tp_hash == PyBaseObject_Type.tp_hash);
+    // Compared and hashed by C code: of the object, or of the value it inherits from.
+    PyTypeObject* base = solid_base(t);
+    return !is_python_class(t) ||
+           ((t->tp_richcompare == base->tp_richcompare || !t->tp_richcompare) && t->tp_hash == base->tp_hash);
 }
 
 bool is_plain_key(PyObject* o) { return is_plain(o, 0); }

@@ -153,6 +153,22 @@ bool Tracer::begin_hook() {
 
 using braze::frontend::Tracer;
 
+// Did traced code call the function, not C code?
+static bool f_is_direct(Tracer& t, bz_frame* f) { return std::exchange(t.called, nullptr) == bz_frame_function(f); }
+
+// C code calls these on an object that it is making: a class while its statement runs, an instance.
+static void made_by_c(Tracer& t, bz_frame* f) {
+    static PyObject* const init = PyUnicode_InternFromString("__init__");
+    static PyObject* const set_name = PyUnicode_InternFromString("__set_name__");
+    static PyObject* const init_subclass = PyUnicode_InternFromString("__init_subclass__");
+    PyObject* name = bz_frame_code(f)->co_name;
+    PyObject* o = bz_frame_localsplus(f)[0];
+    if (name == set_name && bz_frame_code(f)->co_argcount > 1) o = bz_frame_localsplus(f)[1];
+    if (!o || (name != init && name != set_name && name != init_subclass)) return;
+    bool cls = PyType_Check(o);
+    if (cls ? name != init && !t.is_fresh(o) : name == init && t.source_of(o) == braze::frontend::kNoSource) t.made(o);
+}
+
 extern "C" {
 
 bool bz_aborting(void) {
@@ -189,6 +205,7 @@ int bz_frame_enter(bz_frame* f, bool is_root) {
         t.stop("internal", "calls nested too deeply");
         return -1;
     }
+    if (!generator && !f_is_direct(t, f)) made_by_c(t, f);
     if (!generator && t.use_callee(bz_frame_function(f), bz_frame_localsplus(f)[0]) < 0) return -1;
     // Arguments that C code took from sourced containers, or defaults: real tensors become fakes.
     PyObject** locals = bz_frame_localsplus(f);

@@ -57,9 +57,10 @@ class Tracer {
     // ---- breaks
     bool aborting = false;
     std::optional<Break> reason;
-    bool clean = true;       // nothing happened between the start of the root's instruction and the break
-    long root_event = 0;     // hooks of the root frame so far: where to stop when the trace is repeated
-    long handler_event = 0;  // the last one before the root entered or left an `except` block
+    bool clean = true;           // nothing happened between the start of the root's instruction and the break
+    long root_event = 0;         // hooks of the root frame so far: where to stop when the trace is repeated
+    PyObject* called = nullptr;  // the function whose frame begins next, if traced code calls it
+    long handler_event = 0;      // the last one before the root entered or left an `except` block
     // Sets the abort exception. Always returns nullptr.
     std::nullptr_t stop(const char* id, const std::string& detail);
     // Called by each hook; false: aborting.

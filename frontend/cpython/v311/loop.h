@@ -82,7 +82,10 @@
 #define SAFE_POINT() ((void)0) /* a trace is not interrupted, and keeps the GIL while it interprets */
 #define MADE(v) bz_made(v)
 #define BEFORE_RAISE(exc) OKAY(bz_before_raise(exc))
-#define HANDLER_MOVED() (is_root ? bz_handler_moved() : (void)0)
+#define HANDLER_MOVED()                  \
+    do {                                 \
+        if (is_root) bz_handler_moved(); \
+    } while (0)
 #define UNSUPPORTED(what) OKAY(bz_unsupported(what))
 #else
 #define BEFORE_RAISE(exc) ((void)0)
