@@ -114,7 +114,7 @@ RecipeId Recipes::record_new(Tracer& t, PyObject* v, RecipeId id) {
         Py_ssize_t pos = 0;
         PyObject *k, *x;
         while (PyDict_Next(v, &pos, &k, &x)) {
-            if (!is_plain_key(k)) return fail(v);  // its __hash__ would run again
+            if (!is_symbolic(k) && !is_plain_key(k)) return fail(v);  // its __hash__ would run again
             RecipeId a = record(t, k), b = a < 0 ? -1 : record(t, x);
             if (b < 0) return -1;
             parts.push_back(a);
@@ -127,7 +127,7 @@ RecipeId Recipes::record_new(Tracer& t, PyObject* v, RecipeId id) {
     if (PySet_CheckExact(v) || PyFrozenSet_CheckExact(v)) {
         Owned list = Owned::steal(plain_elements(v));
         for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i)
-            if (!is_plain_key(PyList_GET_ITEM(list.get(), i))) return fail(v);
+            if (PyObject* x = PyList_GET_ITEM(list.get(), i); !is_symbolic(x) && !is_plain_key(x)) return fail(v);
         return list ? items(t, id, PySet_CheckExact(v) ? RecipeNode::Set : RecipeNode::FrozenSet, list.get()) : -1;
     }
     if (PySlice_Check(v)) {

@@ -277,7 +277,8 @@ static bool is_plain_tuple(PyObject* o) {
 // Of what the program's own code would print, the kind: explaining runs none of it.
 static std::string repr(PyObject* o) {
     if (!o) return "nothing";
-    bool own = PyType_HasFeature(Py_TYPE(o), Py_TPFLAGS_HEAPTYPE) && !PyType_Check(o);
+    bool own = PyType_HasFeature(Py_TYPE(o), Py_TPFLAGS_HEAPTYPE);
+    if (own && PyType_Check(o)) return std::string("<class '") + reinterpret_cast<PyTypeObject*>(o)->tp_name + "'>";
     if (own || PyTuple_Check(o) || PyList_Check(o) || PyDict_Check(o) || PyAnySet_Check(o)) {
         if (own || !is_plain_tuple(o)) return std::string("a ") + Py_TYPE(o)->tp_name;
     }

@@ -66,7 +66,9 @@ static bool is_plain(PyObject* o, int depth) {
 bool is_plain_key(PyObject* o) { return is_plain(o, 0); }
 
 bool is_python_class(PyTypeObject* t) {
-    return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE);
+    if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) return false;
+    // C code makes heap types too, whose instances have more than attributes: with a copy of the name.
+    return t->tp_name == PyUnicode_AsUTF8(reinterpret_cast<PyHeapTypeObject*>(t)->ht_name);
 }
 
 std::string type_name(PyTypeObject* t) { return t->tp_name; }

@@ -161,6 +161,7 @@ static void made_by_c(Tracer& t, bz_frame* f) {
     static PyObject* const init = PyUnicode_InternFromString("__init__");
     static PyObject* const set_name = PyUnicode_InternFromString("__set_name__");
     static PyObject* const init_subclass = PyUnicode_InternFromString("__init_subclass__");
+    if (!bz_frame_code(f)->co_argcount) return;
     PyObject* name = bz_frame_code(f)->co_name;
     PyObject* o = bz_frame_localsplus(f)[0];
     if (name == set_name && bz_frame_code(f)->co_argcount > 1) o = bz_frame_localsplus(f)[1];
@@ -206,7 +207,8 @@ int bz_frame_enter(bz_frame* f, bool is_root) {
         return -1;
     }
     if (!generator && !f_is_direct(t, f)) made_by_c(t, f);
-    if (!generator && t.use_callee(bz_frame_function(f), bz_frame_localsplus(f)[0]) < 0) return -1;
+    PyObject* first = bz_frame_code(f)->co_argcount ? bz_frame_localsplus(f)[0] : nullptr;
+    if (!generator && t.use_callee(bz_frame_function(f), first) < 0) return -1;
     // Arguments that C code took from sourced containers, or defaults: real tensors become fakes.
     PyObject** locals = bz_frame_localsplus(f);
     PyCodeObject* co = bz_frame_code(f);
