@@ -36,6 +36,7 @@ PyObject* address_of(Tracer& t, PyObject* o) {
 // Does the hash follow from the address of something that the trace made?
 static bool hash_shows_address(Tracer& t, PyObject* o, int level = 0) {
     if (t.is_address(o)) return true;
+    if (is_symbolic(o)) return false;
     if (is_constant_value(o) && !(PyTuple_Check(o) || PyAnySet_Check(o))) return false;
     PyTypeObject* type = Py_TYPE(o);
     if (type->tp_hash == PyTuple_Type.tp_hash || type->tp_hash == PyFrozenSet_Type.tp_hash) {
