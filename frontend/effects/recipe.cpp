@@ -213,9 +213,14 @@ RecipeId Recipes::record_function(Tracer& t, PyObject* v, RecipeId id) {
             r = push(std::move(c));
         } else if (p && (p == f->func_dict || p == f->func_closure || p == f->func_annotations)) {
             // made by the interpreter together with the function
-            memo_.erase(p);
-            RecipeId fresh = push({RecipeNode::Null});
-            r = record_new(t, p, fresh);
+            auto known = memo_.find(p);
+            if (known == memo_.end()) {
+                RecipeId fresh = push({RecipeNode::Null});
+                memo_[p] = fresh;
+                r = record_new(t, p, fresh);
+            } else {
+                r = open_.contains(known->second) ? fail(v) : known->second;
+            }
         } else {
             r = record(t, p);
         }
@@ -290,8 +295,10 @@ RecipeId Recipes::record_instance(Tracer& t, PyObject* v, RecipeId id) {
     RecipeId dict = push({RecipeNode::Null});
     if (dp && *dp) {
         if (*dp == v || ++depth_ > 300) return fail(v);
-        memo_.erase(*dp);
+        // The new instance has a dict of its own: nothing else may hold this one.
+        if (memo_.contains(*dp)) return fail(v);
         memo_[*dp] = dict;
+        open_.insert(dict);
         RecipeId made = record_new(t, *dp, dict);
         --depth_;
         if (made < 0) return -1;

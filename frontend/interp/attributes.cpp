@@ -80,6 +80,7 @@ static PyObject* bind(Tracer& t, PyObject* attr, PyObject* owner, PyTypeObject* 
             return d;
         }
         PyObject* v = dt->tp_descr_get(attr, owner, (PyObject*)tp);
+        if (v && PyFunction_Check(owner) && t.is_fresh(owner) && PyDict_Check(v)) t.made(v);  // its annotations
         if (!v || s == kNoSource || t.guards.sources[s].kind == SourceKind::Const ||
             t.journal.changed_slot(owner, name))
             return t.result(v);

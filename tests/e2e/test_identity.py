@@ -144,3 +144,30 @@ def test_a_class_statement_that_fails():
     compiled = braze.compile(fn)
     for _ in range(3):
         assert compiled(torch.ones(2))[1] == fn(torch.ones(2))[1]
+
+
+def test_the_annotations_of_a_function_that_the_call_makes():
+    def fn(x):
+        def made(a): ...
+
+        notes = made.__annotations__
+        notes["a"] = int
+        return x + 1, made, notes
+
+    compiled = braze.compile(fn)
+    for _ in range(3):
+        _, made, notes = compiled(torch.ones(2))
+        assert made.__annotations__ is notes and notes == {"a": int}
+
+
+def test_the_dict_of_an_instance_that_the_call_makes():
+    def fn(x):
+        o = Plain()
+        names = vars(o)
+        names["a"] = 1
+        return x + 1, names, o, [o.__dict__]
+
+    compiled = braze.compile(fn)
+    for _ in range(3):
+        _, names, o, others = compiled(torch.ones(2))
+        assert vars(o) is names is others[0] and o.a == 1
