@@ -2,6 +2,7 @@
 
 #include "frontend/guards/snapshot.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -141,6 +142,10 @@ void GuardSet::shapes(std::vector<SourceId> inputs, std::unique_ptr<ShapeGuard> 
     guard.inputs = std::move(inputs);
 }
 
+void GuardSet::distinct(std::vector<SourceId> sources) {
+    push(GuardKind::Distinct, kNoSource).inputs = std::move(sources);
+}
+
 static std::vector<PyObject*> fetch_all(const std::vector<SourceId>& sources, Fetcher& f) {
     std::vector<PyObject*> out;
     for (SourceId s : sources) out.push_back(f.fetch(s));
@@ -159,6 +164,11 @@ static Py_ssize_t length_of(PyObject* v) {
 bool GuardSet::holds(const Guard& g, Fetcher& f) const {
     if (g.kind == GuardKind::GlobalState) return g.state->check();
     if (g.kind == GuardKind::Sizes) return g.shapes->check(fetch_all(g.inputs, f).data());
+    if (g.kind == GuardKind::Distinct) {
+        std::vector<PyObject*> objects = fetch_all(g.inputs, f);
+        std::sort(objects.begin(), objects.end());
+        return std::adjacent_find(objects.begin(), objects.end()) == objects.end();
+    }
     PyObject* v = f.fetch(g.source);
     if (!v) {
         PyErr_Clear();
@@ -202,6 +212,7 @@ bool GuardSet::holds(const Guard& g, Fetcher& f) const {
             return o && tensor_bridge()->same_storage(v, o) == (g.number != 0);
         }
         case GuardKind::GlobalState:
+        case GuardKind::Distinct:
         case GuardKind::Sizes: break;
     }
     return false;
@@ -316,6 +327,7 @@ std::string GuardSet::text(const Guard& g, PyObject* names) const {
             return s + (g.number ? " shares memory with " : " shares no memory with ") +
                    sources.describe(g.other, names);
         case GuardKind::GlobalState: return "torch's global state";
+        case GuardKind::Distinct: return std::to_string(g.inputs.size()) + " objects are different ones";
         case GuardKind::Sizes: return g.shapes->text();
     }
     return s;
@@ -323,6 +335,7 @@ std::string GuardSet::text(const Guard& g, PyObject* names) const {
 
 std::string GuardSet::explain(const Guard& g, Fetcher& f, PyObject* names) const {
     if (g.kind == GuardKind::GlobalState) return g.state->explain();
+    if (g.kind == GuardKind::Distinct) return text(g, names) + ": no longer true";
     if (g.kind == GuardKind::Sizes) return g.shapes->explain(fetch_all(g.inputs, f).data());
     PyObject* v = f.fetch(g.source);
     std::string s = sources.describe(g.source, names);

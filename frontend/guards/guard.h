@@ -53,6 +53,7 @@ class GuardSet {
     void dict_keys(SourceId s, PyObject* keys_tuple);
     void dict_lacks(SourceId s, PyObject* key);
     void set_elements(SourceId s, PyObject* list);
+    void distinct(std::vector<SourceId> sources);
     void present(SourceId s);
     void absent(SourceId s);
     void same_object(SourceId a, SourceId b, bool same);

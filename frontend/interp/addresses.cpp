@@ -27,6 +27,7 @@ PyObject* address_of(Tracer& t, PyObject* o) {
     if (!number || is_singleton(o) || o == Py_None || PyBool_Check(o) || o == Py_Ellipsis || o == Py_NotImplemented)
         return number.release();
     SourceId s = t.source_of(o);
+    t.compared(o);
     if (s == kNoSource || is_primitive(o) || t.is_fresh(o) || t.capture->is_fake(o)) return t.address(number.release());
     // The address of an object from before is a constant as long as it is that very object.
     t.guards.is(s, o);

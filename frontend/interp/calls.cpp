@@ -84,6 +84,12 @@ static bool keeps_numbers(const std::string& name, Args a) {
     return listed;
 }
 
+static bool looks_for_equal(const std::string& name) {
+    for (const char* n : {".remove", ".index", ".count", ".__contains__", ".__eq__", ".__ne__", "countOf", "indexOf"})
+        if (name.ends_with(n)) return true;
+    return false;
+}
+
 static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args a) {
     // With the object the method is bound to as argument 0.
     PyObject* self = bound_self(callable);
@@ -97,6 +103,20 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
     all.insert(all.end(), a.v, a.v + a.total());
     Args with_self{all.data(), static_cast<Py_ssize_t>(all.size()) - (a.kwnames ? PyTuple_GET_SIZE(a.kwnames) : 0),
                    a.kwnames};
+    if (with_self.n > 1 && (f.policy == Policy::Pure || f.policy == Policy::Changes)) {
+        PyObject* c = with_self.v[0];
+        bool keyed = PyDict_Check(c) || PyAnySet_Check(c);
+        for (Py_ssize_t i = 1; i < with_self.n; ++i) {
+            if (keyed) {
+                t.looked_up(c, with_self.v[i]);
+                t.compared_elements(with_self.v[i], 4);
+            } else if (looks_for_equal(f.name)) {
+                if (t.read_all(c) < 0) return nullptr;
+                t.compared(with_self.v[i]);
+                t.compared_elements(c, 4);
+            }
+        }
+    }
     switch (f.policy) {
         case Policy::Unknown: return t.stop("unknown-c-function", f.name);
         case Policy::Break: return t.stop(f.break_id, f.name);

@@ -4,7 +4,7 @@
 
 namespace braze::frontend {
 
-static bool is_deque(PyObject* v) {
+bool is_deque(PyObject* v) {
     for (PyTypeObject* t = Py_TYPE(v); t; t = t->tp_base)
         if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE))
             return std::string(t->tp_name) == "collections.deque";
@@ -13,6 +13,7 @@ static bool is_deque(PyObject* v) {
 
 int Tracer::read_length(PyObject* v) {
     SourceId s = source_of(v);
+    if (s == kNoSource && (PyAnySet_Check(v) || PyDict_Check(v))) return read_all(v);  // equal keys are one
     if (s == kNoSource || is_constant_value(v)) return 0;
     if (!PyList_Check(v) && !PyTuple_Check(v) && !PyDict_Check(v) && !PyAnySet_Check(v) && !is_deque(v))
         return read_all(v);
@@ -35,9 +36,13 @@ int Tracer::read_fresh(PyObject* v, int level) {
     } else if (PyDict_Check(v)) {
         Py_ssize_t pos = 0;
         PyObject *k, *x;
-        while (PyDict_Next(v, &pos, &k, &x))
+        while (PyDict_Next(v, &pos, &k, &x)) {
             if (use_number(k) < 0 || element(x) < 0) return -1;
-    } else if (any_address() && PyAnySet_Check(v)) {
+            compared(k);
+        }
+    } else if (PyAnySet_Check(v)) {
+        compared_elements(v, 4);
+        if (!any_address()) return 0;
         Owned elements = Owned::steal(plain_elements(v));
         return elements ? read_fresh(elements.get(), level) : -1;
     }
@@ -108,6 +113,7 @@ int Tracer::note_container(PyObject* v, SourceId s, int level) {
             PyObject* x = PyList_GET_ITEM(elements.get(), i);
             if (is_constant_value(x)) continue;
             if (source_of(x) == kNoSource && !is_fresh(x)) know(x, t.constant(x));
+            compared(x);
             if (!is_tensor(x) && read_all(x, level + 1) < 0) return -1;
         }
         return 0;

@@ -21,6 +21,7 @@ static bool foreign(PyObject* o) { return std::strncmp(Py_TYPE(o)->tp_name, "num
 PyObject* dict_item(Tracer& t, PyObject* dict, PyObject* key) {
     SourceId s = t.source_of(dict);
     if (t.read_all(key) < 0) return nullptr;
+    t.looked_up(dict, key);
     if (!is_plain_key(key)) {  // its __hash__ is the program's: it runs once
         if (s != kNoSource && t.read_all(dict) < 0) return nullptr;
         return t.result(PyObject_GetItem(dict, key));
@@ -140,6 +141,7 @@ int before_change(Tracer& t, PyObject* o, bool appends) {
 int set_raw_item(Tracer& t, PyObject* c, PyObject* key, PyObject* value) {
     if (PyDict_Check(c)) {
         if (may_change(t, c) < 0) return -1;
+        t.looked_up(c, key);
         SourceId s = t.source_of(c);
         if (s != kNoSource) {
             bool deletes = !value;
@@ -261,6 +263,8 @@ PyObject* bz_compare(PyObject* a, PyObject* b, int op) {
     if (t.any_address() && op != Py_EQ && op != Py_NE && (t.use_number(a) < 0 || t.use_number(b) < 0)) return nullptr;
     if (!is_primitive(a) || !is_primitive(b)) {
         if (use_operand(t, a) < 0 || use_operand(t, b) < 0) return nullptr;
+        t.compared_elements(a);  // their elements have paths by now
+        t.compared_elements(b);
         // The standard comparison of two objects is by identity.
         if (Py_TYPE(a)->tp_richcompare == PyBaseObject_Type.tp_richcompare && !is_primitive(b)) bz_is(a, b);
     }
@@ -297,6 +301,7 @@ int bz_contains(PyObject* c, PyObject* v) {
     if (t.is_iterator_from_before(c)) return t.stop("iterator-from-before", type_name(Py_TYPE(c))), -1;
     if (PyDict_Check(c) && !overrides(t, c, "__contains__")) {
         SourceId s = t.source_of(c);
+        t.looked_up(c, v);
         int r = PyDict_Contains(c, v);
         if (r >= 0 && s != kNoSource && !t.journal.changed_key(c, v)) {
             if (!is_constant_value(v) && !is_singleton(v)) {
@@ -310,6 +315,12 @@ int bz_contains(PyObject* c, PyObject* v) {
         return r;
     }
     if (PyObject* names = t.class_namespace(c); names && is_plain_key(v)) return bz_contains(names, v);
+    if (PyAnySet_Check(c)) t.looked_up(c, v);
+    if (PyList_Check(c) || PyTuple_Check(c) || is_deque(c)) {
+        if (t.read_all(c) < 0) return -1;  // they have paths then
+        t.compared(v);
+        t.compared_elements(c, 4);
+    }
     bool of_trace = PyAnySet_CheckExact(c) && t.source_of(c) == kNoSource && is_primitive(v);
     if (!of_trace && (t.read_all(c) < 0 || t.read_all(v) < 0)) return -1;
     int r = PySequence_Contains(c, v);

@@ -104,6 +104,12 @@ class Tracer {
     void is_namespace_of(PyObject* proxy, PyObject* cls);
     PyObject* class_namespace(PyObject* proxy) const;  // borrowed or nullptr
 
+    // ---- identity. C code compares this object with others: which of them are one object is an assumption.
+    void compared(PyObject* o, int level = 0);
+    void compared_elements(PyObject* container, int level = 0);
+    void looked_up(PyObject* container, PyObject* key, int level = 0);  // a dict or set
+    void guard_compared();
+
     // ---- numbers made of addresses (addresses.h)
     PyObject* address(PyObject* number);  // takes and returns a reference; nullptr: break
     bool is_address(PyObject* o) const { return !addresses_.empty() && addresses_.contains(o); }
@@ -158,6 +164,7 @@ class Tracer {
     int read_opaque(PyObject* v, SourceId s, int depth);
     int read_part(PyObject* v, SourceId s, const char* name, int depth);
     int read_fresh(PyObject* v, int depth);
+    SourceId path_of(PyObject* o, PyObject** real) const;  // of a fake: of the real tensor
     PyObject* inherited_attribute(PyTypeObject* t, PyObject* name);
     Owned function_;
     Owned handled_;
@@ -172,6 +179,7 @@ class Tracer {
     std::unordered_map<PyObject*, int> input_of_;
     std::unordered_map<SourceId, int> number_of_;  // graph inputs that are numbers
     std::unordered_set<PyObject*> read_;           // containers that are guarded as a whole
+    std::unordered_set<SourceId> compared_;
     std::unordered_set<PyObject*> used_;           // functions
     std::unordered_map<PyObject*, PyObject*> class_of_proxy_;
     std::unordered_map<PyObject*, long> addresses_;  // with the root event that made it
@@ -201,6 +209,7 @@ bool is_plain_key(PyObject* o);
 bool is_python_class(PyTypeObject* t);  // made by a class statement
 // The class of C code that a class inherits its layout from.
 PyTypeObject* solid_base(PyTypeObject* t);
+bool is_deque(PyObject* o);
 bool is_value_class(PyTypeObject* base);  // int, float, complex, str, bytes
 // Type's qualified name "module.name".
 std::string type_name(PyTypeObject* t);

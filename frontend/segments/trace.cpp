@@ -16,6 +16,7 @@ using Clock = std::chrono::steady_clock;
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 void guard_inputs(Tracer& t) {
+    t.guard_compared();
     std::vector<int> used;
     for (size_t i = 0; i < t.inputs.size(); ++i) {
         GraphInput& in = t.inputs[i];
@@ -271,13 +272,16 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
             // What sys.exc_info() says is the real frame's business: it enters and leaves the block, a segment ends
             // before that.
             PyErr_Clear();
-            if (!forced_reason) forced_reason = t.reason;
+            if (!forced_reason) {
+                forced_reason = t.reason;
+                forced_error = raises(t, t.reason);
+            }
             if (t.handler_event > 0 && (forced < 0 || t.handler_event < forced)) {
                 forced = t.handler_event;
                 continue;
             }
             if (t.handler_event > 0) return {TraceKind::Eager, nullptr, "a break inside an except block"};
-            return {TraceKind::Quiet, nullptr, forced_reason ? forced_reason->text() : "an except block"};
+            return {TraceKind::Quiet, nullptr, forced_reason ? forced_reason->text() : "an except block", forced_error};
         }
         bool error = false;
         if (outcome == BZ_RETURNED) {
