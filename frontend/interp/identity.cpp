@@ -51,7 +51,8 @@ void Tracer::looked_up(PyObject* container, PyObject* key, int level) {
     if (source_of(container) == kNoSource) return compared(key);
     // The elements from before are guarded as they are: the key has to be this very object.
     if (PyTuple_Check(key) && level < 4)
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) looked_up(container, PyTuple_GET_ITEM(key, i), level + 1);
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i)
+            looked_up(container, PyTuple_GET_ITEM(key, i), level + 1);
     PyObject* real;
     SourceId s = path_of(key, &real);
     bool by_value = is_value_class(solid_base(Py_TYPE(key))) || PyTuple_Check(key);

@@ -180,7 +180,7 @@ class Tracer {
     std::unordered_map<SourceId, int> number_of_;  // graph inputs that are numbers
     std::unordered_set<PyObject*> read_;           // containers that are guarded as a whole
     std::unordered_set<SourceId> compared_;
-    std::unordered_set<PyObject*> used_;           // functions
+    std::unordered_set<PyObject*> used_;  // functions
     std::unordered_map<PyObject*, PyObject*> class_of_proxy_;
     std::unordered_map<PyObject*, long> addresses_;  // with the root event that made it
     std::unordered_set<unsigned long> address_values_;

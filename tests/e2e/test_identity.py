@@ -171,3 +171,29 @@ def test_the_dict_of_an_instance_that_the_call_makes():
     for _ in range(3):
         _, names, o, others = compiled(torch.ones(2))
         assert vars(o) is names is others[0] and o.a == 1
+
+
+A, B, C = Plain(), Plain(), Plain()
+TABLE, SET, LIST = {A: 1, B: 2}, {A, B}, [A, B]
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda a, b: TABLE.get(a),
+        lambda a, b: a in TABLE,
+        lambda a, b: a in SET,
+        lambda a, b: a in LIST,
+        lambda a, b: LIST.count(a),
+        lambda a, b: len({a, b}),
+        lambda a, b: (a in [b], a in (b,), a in {b: 1}),
+        lambda a, b: ([a] == [b], {1: a} == {1: b}),
+    ],
+)
+def test_which_objects_are_one_object(look):
+    def fn(x, a, b):
+        return x + 1, look(a, b)
+
+    compiled = braze.compile(fn)
+    for a, b in ((A, B), (A, A), (C, B), (B, A), (C, C), (A, B)):
+        assert compiled(torch.ones(2), a, b)[1] == fn(torch.ones(2), a, b)[1]
