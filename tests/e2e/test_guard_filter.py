@@ -1,5 +1,8 @@
 """`options={"guard_filter_fn": ...}`: which guards are kept, and what a dropped one that fails does."""
 
+import pathlib
+import re
+
 import pytest
 import torch
 from support import assert_same, compiles
@@ -127,3 +130,10 @@ def test_bad_filters():
         braze.compile(f, options={"guard_filter_fn": lambda entries: 1 / 0})(x)
     with pytest.raises(braze.UserError, match="option 'guard_filter_fn' must be None or a callable; got 3"):
         braze.compile(f, options={"guard_filter_fn": 3})
+
+
+def test_every_kind_of_guard_has_a_name_of_torch():
+    from braze._guard_filter import _TYPES
+
+    table = pathlib.Path(__file__).parents[2] / "frontend" / "guards" / "guards.def"
+    assert set(_TYPES) == set(re.findall(r"^GUARD\((\w+),", table.read_text(), re.M))

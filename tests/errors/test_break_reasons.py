@@ -82,9 +82,12 @@ def unsupported_tensor(x):
     return x.to_sparse().to_dense()
 
 
+RESIZE = torch.ops.aten.resize_
+
+
 def unsupported_op(x):
     y = x.clone()
-    torch.ops.aten.resize_(y, [2])
+    RESIZE(y, [2])
     return y * 2
 
 
