@@ -218,7 +218,7 @@ class Generator:
             "<tensor>.<dim()|numel()|size(0)|ndim>",
             "functools.reduce(operator.<add|sub|xor>, <ints>, <int>)",
             "next(countdown(<int> % 4), <int>)",
-            "sum(q * <int> for q in <ints> if q > <int>)",
+            "sum(q * <int> for q in list(<ints>) if q > <int>)",
             "(lambda q, w=<int>: q - w)(<int>)",
             "int(<str:0> == <str:0>)",
             "operator.index(<int>)",
@@ -256,7 +256,7 @@ class Generator:
             'f"{<float:0>:.2f}"',
             "<str>.upper()",
             "<str>.replace('k', 'q')",
-            "'-'.join(str(q) for q in <ints>)[:20]",
+            "'-'.join(str(q) for q in list(<ints>))[:20]",
             "str(<int>)",
             "'%s/%d' % (<str>, <int>)",
             "<str>[::-1]",
@@ -280,7 +280,7 @@ class Generator:
             "isinstance(<thing>, <Part|Thing|(int, Part)>)",
             "(<tensor> is <tensor>)",
             "hasattr(<thing>, <'size'|'auto_q'|'nope'>)",
-            "<any|all>(q > <int> for q in <ints>)",
+            "<any|all>(q > <int> for q in list(<ints>))",
             "(<thing> == <thing>)",
             "<str>.startswith('k')",
             "(<float> > <float>)",
@@ -349,8 +349,8 @@ class Generator:
             d,
             "[<int>, <int>, <int>]",
             "list(range(<int> % 5))",
-            "[q * 2 for q in <ints>]",
-            "[q + <int> for q in <ints> if q % 2]",
+            "[q * 2 for q in list(<ints>)]",
+            "[q + <int> for q in list(<ints>) if q % 2]",
             "sorted(<ints>, key=lambda q: (q % 3, q))",
             "<ints>[::-1]",
             "(<ints> + [<int>])",
@@ -375,7 +375,7 @@ class Generator:
         return self.fill(
             d,
             "[<tensor>, <tensor>]",
-            "[<tensor> * q for q in <ints>]",
+            "[<tensor> * q for q in list(<ints>)]",
             "list(<tensor>.unbind(0))",
             "[<tensor> for _ in range(<int> % 3)]",
             "<tensors>[::-1]",
@@ -742,7 +742,9 @@ class Generator:
 
     def comprehension_of_tensors(self) -> None:
         out = self.fresh()
-        self.write(f"{out} = [{self.expression('tensor', 1)} * k for k in {self.expression('ints', 1)} if k != 1][:3]")
+        self.write(
+            f"{out} = [{self.expression('tensor', 1)} * k for k in list({self.expression('ints', 1)}) if k != 1][:3]"
+        )
         self.assign(out, "tensors")
 
     def match(self) -> None:
