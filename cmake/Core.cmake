@@ -10,7 +10,7 @@ function(braze_core name)
     target_include_directories(${target} INTERFACE ${PROJECT_SOURCE_DIR})
   endif()
 endfunction()
-foreach(part support shapes ir passes loops schedule runtime)
+foreach(part support shapes ir passes autograd loops schedule runtime)
   braze_core(${part})
 endforeach()
 add_library(braze_core INTERFACE)
@@ -24,5 +24,5 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/core/pipeline.cpp)
   target_link_libraries(braze_core INTERFACE braze_pipeline)
 endif()
 # static libraries with cycles by name only: repeat the group
-target_link_libraries(braze_core INTERFACE -Wl,--start-group braze_runtime braze_schedule braze_passes braze_loops braze_ir braze_shapes braze_support
+target_link_libraries(braze_core INTERFACE -Wl,--start-group braze_runtime braze_schedule braze_autograd braze_passes braze_loops braze_ir braze_shapes braze_support
   $<$<BOOL:${BRAZE_WITH_LLVM}>:braze_codegen_cpu> -Wl,--end-group Threads::Threads)

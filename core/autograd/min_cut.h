@@ -1,0 +1,36 @@
+// Minimum cuts of a flow network: Dinic's algorithm.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace braze::autograd {
+
+class FlowNetwork {
+  public:
+    static constexpr int64_t kUnlimited = int64_t{1} << 60;
+
+    explicit FlowNetwork(int nodes) : edges_of_(static_cast<size_t>(nodes)) {}
+    // capacity: at most kUnlimited, which no cut may cross.
+    void add_edge(int from, int to, int64_t capacity);
+    // Per node: whether it is on the source's side. Of several minimum cuts the one nearest the sink. nullopt: every
+    // cut crosses an unlimited edge. To be called once.
+    std::optional<std::vector<char>> cut(int source, int sink);
+
+  private:
+    struct Edge {
+        int to;
+        int64_t left;  // capacity that remains
+    };
+    bool find_levels(int source, int sink);
+    // The flow of one path of ascending levels; 0: there is none.
+    int64_t push(int source, int sink);
+
+    std::vector<Edge> edges_;  // edge k and its reverse k ^ 1
+    std::vector<std::vector<int>> edges_of_;
+    std::vector<int> level_;
+    std::vector<size_t> next_;
+    std::vector<int> path_;
+};
+
+}  // namespace braze::autograd
