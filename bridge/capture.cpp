@@ -64,6 +64,7 @@ void Tracer::resume() {
 }
 
 void Tracer::stop(const char* id, const std::string& detail) {
+    TORCH_CHECK(!in_backward_, id, ": ", detail);  // the program is over: nothing to break
     stopped_ = true;
     if (options_.on_break) options_.on_break(id, detail);
     if (!PyErr_Occurred()) PyErr_Format(PyExc_RuntimeError, "%s: %s", id, detail.c_str());
@@ -108,6 +109,7 @@ PyObject* Tracer::fake_input(PyObject* object, int id, uint64_t dynamic_dims) {
         if (symbolic) assume_ranges(object, *impl);
         at::Tensor fake(std::move(impl));
         if (real.requires_grad()) fake.unsafeGetTensorImpl()->set_requires_grad(true);
+        input_fakes_.push_back({id, real.requires_grad(), fake});
         if (id >= static_cast<int>(trace_.inputs.size())) trace_.inputs.resize(id + 1, -1);
         trace_.inputs[id] = value;
         if (id >= static_cast<int>(reals_.size())) reals_.resize(id + 1, nullptr);
@@ -157,7 +159,7 @@ bool Tracer::mutated_input(int id) const {
 }
 
 int Tracer::current_line() {
-    if (!options_.current_line) return -1;
+    if (!options_.current_line || in_backward_) return -1;
     std::string line = options_.current_line();
     if (last_line_index_ < 0 || line != last_line_) {
         last_line_ = line;
@@ -174,7 +176,7 @@ at::Tensor Tracer::resolve_real(const at::Tensor& real) {
     if (!has_object && real.dim() == 0 && real.has_storage() && real.storage().use_count() == 1 &&
         real.device().is_cpu())
         return lift_constant(real);  // a scalar that C++ code made just now
-    if (!has_object) stop("dynamic-value", "a tensor that no Python object holds was used");
+    if (!has_object || in_backward_) stop("dynamic-value", "a tensor that no Python object holds was used");
     PyObject* object = THPVariable_Wrap(real);
     PyObject* fake = nullptr;
     if (options_.on_real_tensor) {
@@ -640,27 +642,6 @@ void Tracer::torch_level(const c10::OperatorHandle& op, torch::jit::Stack* stack
     }
 }
 
-// Why running the recorded operators again under autograd would not give the program's gradients; empty if it does.
-std::string Tracer::autograd_obstacle(const std::vector<PyObject*>& outputs) const {
-    std::vector<torch::autograd::Node*> todo;
-    std::unordered_map<torch::autograd::Node*, bool> seen;
-    auto visit = [&](torch::autograd::Node* n) {
-        if (n && seen.emplace(n, true).second) todo.push_back(n);
-    };
-    for (PyObject* o : outputs) visit(THPVariable_Unpack(o).grad_fn().get());
-    while (!todo.empty()) {
-        torch::autograd::Node* n = todo.back();
-        todo.pop_back();
-        std::string_view type = typeid(*n).name();
-        if (type.find("PyNode") != type.npos || type.find("CppNode") != type.npos) return "a custom autograd.Function";
-        if (!n->pre_hooks().empty() || !n->post_hooks().empty() || !n->tensor_pre_hooks().empty() ||
-            !n->retains_grad_hooks().empty())
-            return "a hook in the autograd graph";
-        for (const auto& edge : n->next_edges()) visit(edge.function.get());
-    }
-    return {};
-}
-
 std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObject*>& outputs, int n_inputs) {
     try {
         if (!finished_ && paused_ == 0) leave();
@@ -668,8 +649,10 @@ std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObje
         release_thread();  // a backend may compile something itself
         std::vector<TraceOutput> results;
         bool needs_grad = false;
-        freeze_arguments();
-        std::vector<PyObject*> tensors;
+        freeze_arguments(trace_);
+        if (backward_)
+            for (JointTrace& joint : backward_->joints) freeze_arguments(joint.trace);
+        std::vector<at::Tensor> tensors;
         for (PyObject* o : outputs) {
             if (auto e = expr_of(o)) {
                 results.push_back({-1, false, nullptr, trace_.symbols->resolve(*e)});
@@ -681,9 +664,9 @@ std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObje
                 results.push_back({as_fake(f->fake)->value(), false, nullptr});
                 continue;
             }
-            tensors.push_back(o);
             BRAZE_CHECK(is_fake(o), "an output of the graph is no tensor of this trace");
             const at::Tensor& t = THPVariable_Unpack(o);
+            tensors.push_back(t);
             results.push_back({as_fake(t)->value(), t.requires_grad(), Py_TYPE(o)});
             needs_grad |= t.requires_grad() && t.grad_fn();
         }
@@ -695,7 +678,7 @@ std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObje
         if (calls && !trace_.records.empty())
             return compile_calls(std::move(trace_), std::move(results), needs_grad, options_.backend, reals_);
         return compile_trace(std::move(trace_), std::move(results), needs_grad,
-                             options_.backend.kind == Backend::AotEager);
+                             options_.backend.kind == Backend::AotEager, std::move(backward_));
     } catch (python_error& e) { e.restore(); } catch (const std::exception& e) {
         PyErr_SetString(PyExc_RuntimeError, e.what());
     }

@@ -5,6 +5,7 @@
 
 #include "bridge/dispatch_mode.h"
 #include "bridge/fake.h"
+#include "bridge/joint_trace.h"
 #include "bridge/trace.h"
 #include "frontend/bridge_api.h"
 
@@ -30,6 +31,7 @@ class Tracer final : public frontend::Capture {
     bool is_fixed(int input_id) const override { return trace_.symbols->is_fixed(input_id); }
     void pause() override;
     void resume() override;
+    void trace_backward(const std::vector<PyObject*>& outputs, int n_inputs) override;
     std::unique_ptr<frontend::CompiledGraph> finish(const std::vector<PyObject*>& outputs, int n_inputs) override;
 
     // Ends the capture: the operators as a graph of the first n_inputs inputs. The others are attributes of the module.
@@ -70,25 +72,40 @@ class Tracer final : public frontend::Capture {
     void assume_ranges(PyObject* real, const FakeImpl& fake);
     void hint_argument(Pending& p, c10::IValue& v);
     bool take_symbolic_number(Pending& p, int arg, const c10::IValue* args, at::Tensor& t);
-    void freeze_arguments();
+    static void freeze_arguments(Trace& trace);
+    static void freeze(const Trace& trace, Record& r);
     bool take_torch_level(TorchLevelOp& t, const c10::IValue* args) const;
-    void freeze(Record& r) const;
     void note_writes(Pending& p);
     int add_value(ValueInfo::Kind kind, int producer, int index, const at::Tensor& meta, int alias_set);
     int current_line();
     void enter();
     void leave();
     void release_thread();
-    std::string autograd_obstacle(const std::vector<PyObject*>& outputs) const;
+    std::string autograd_obstacle(const std::vector<at::Tensor>& outputs) const;
+    bool one_function_suffices(const std::vector<at::Tensor>& outputs) const;
+    at::Tensor fake_tangent(const at::Tensor& output, int id);
+    std::optional<JointTrace> record_backward(const std::vector<at::Tensor>& all, const std::vector<int>& roots,
+                                              const std::vector<at::Tensor>& leaves, int n_inputs);
+    bool run_engine(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves,
+                    const std::vector<at::Tensor>& tangents, std::vector<at::Tensor>& gradients);
+
+    struct InputFake {
+        int id;
+        bool requires_grad;  // when the program began
+        at::Tensor fake;
+    };
 
     frontend::CaptureOptions options_;
     Trace trace_;
+    std::optional<BackwardTraces> backward_;  // where it could be recorded
+    std::vector<InputFake> input_fakes_;
     const uint64_t epoch_;
     c10::impl::TorchDispatchModeTLS modes_before_;
     int paused_ = 0;
     bool finished_ = false;
     bool stopped_ = false;  // at a break
     bool in_structured_ = false;
+    bool in_backward_ = false;
     std::unordered_map<c10::StorageImpl*, c10::Storage> input_storages_;  // by the real storage
     std::vector<c10::Storage> kept_storages_;                             // real ones, so that addresses stay unique
     std::vector<bool> touched_;                                           // by input id

@@ -109,14 +109,14 @@ void Tracer::hint_argument(Pending& p, c10::IValue& v) {
 }
 
 // When the trace is over, what has become constant is a number.
-void Tracer::freeze_arguments() {
-    for (Record& r : trace_.records) freeze(r);
-    for (TorchLevelOp& t : trace_.torch_level) freeze(t.record);
+void Tracer::freeze_arguments(Trace& trace) {
+    for (Record& r : trace.records) freeze(trace, r);
+    for (TorchLevelOp& t : trace.torch_level) freeze(trace, t.record);
 }
 
-void Tracer::freeze(Record& r) const {
+void Tracer::freeze(const Trace& trace, Record& r) {
     auto now = [&](const c10::IValue& x) {
-        return x.isInt() ? Expr(x.toInt()) : trace_.symbols->resolve(expr_of(x.toSymInt()));
+        return x.isInt() ? Expr(x.toInt()) : trace.symbols->resolve(expr_of(x.toSymInt()));
     };
     if (!r.symbolic_args) return;
     r.symbolic_args = false;

@@ -7,6 +7,7 @@
 #include "bridge/gil.h"
 #include "bridge/options.h"
 #include "bridge/replay.h"
+#include "bridge/training.h"
 #include "core/ir/text.h"
 
 namespace braze::bridge {
@@ -15,15 +16,22 @@ namespace {
 
 class CompiledTrace final : public frontend::CompiledGraph {
   public:
-    CompiledTrace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad, bool in_eager)
-        : trace_(std::move(trace)), outputs_(std::move(outputs)), needs_grad_(needs_grad) {
+    CompiledTrace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad,
+                  bool in_eager,
+                  std::optional<BackwardTraces> backward)
+        : shared_(std::make_shared<const Trace>(std::move(trace))),
+          trace_(*shared_),
+          outputs_(std::move(outputs)),
+          needs_grad_(needs_grad) {
         for (const TraceOutput& o : outputs_) Py_XINCREF(o.type);
         draws_ =
             std::any_of(trace_.records.begin(), trace_.records.end(), [](const Record& r) { return r.info->random; });
         if (needs_grad || in_eager || !trace_.only_cpu)
-            replay_.emplace(trace_, outputs_);
+            replay_ = std::make_shared<const Replay>(shared_, outputs_);
         else
             compile();
+        if (needs_grad && backward) training_.emplace(shared_, outputs_, replay_, std::move(*backward));
+        if (training_) training_->plan();
     }
     ~CompiledTrace() override {
         Gil gil;
@@ -38,7 +46,10 @@ class CompiledTrace final : public frontend::CompiledGraph {
         Inputs given(trace_, inputs, n_inputs);
         std::optional<RandomState> random;
         if (draws_) random.emplace();
-        if (replay_)
+        std::shared_ptr<const TrainingPlan> plan = training_ ? training_->plan() : nullptr;
+        if (plan)
+            train(plan, given, results);
+        else if (replay_)
             replay(given, results);
         else
             execute(given, results);
@@ -50,8 +61,14 @@ class CompiledTrace final : public frontend::CompiledGraph {
 
     int ops() const override { return static_cast<int>(trace_.records.size()); }
     int torch_ops() const override { return trace_.torch_ops; }
-    int kernels() const override { return executor_ ? static_cast<int>(executor_->program().kernels.size()) : 0; }
-    int aten_calls() const override { return executor_ ? aten_calls_ : ops(); }
+    int kernels() const override {
+        if (training_) return training_->kernels();
+        return executor_ ? static_cast<int>(executor_->program().kernels.size()) : 0;
+    }
+    int aten_calls() const override {
+        if (training_) return training_->aten_calls();
+        return executor_ ? aten_calls_ : ops();
+    }
     std::string text() const override { return ir::print(to_graph(trace_, outputs_).graph); }
 
   private:
@@ -179,6 +196,13 @@ class CompiledTrace final : public frontend::CompiledGraph {
         return false;
     }
 
+    static void train(const std::shared_ptr<const TrainingPlan>& plan, const Inputs& inputs,
+                      std::vector<at::Tensor>& results) {
+        std::optional<pybind11::gil_scoped_release> no_gil;
+        if (plan->forward->long_running()) no_gil.emplace();
+        results = Training::run(plan, inputs.tensors, inputs.integers);
+    }
+
     void replay(const Inputs& inputs, std::vector<at::Tensor>& results) {
         std::vector<at::Tensor> tensors;
         for (const at::Tensor* t : inputs.tensors) tensors.push_back(*t);
@@ -207,10 +231,12 @@ class CompiledTrace final : public frontend::CompiledGraph {
         }
     }
 
-    Trace trace_;
+    const std::shared_ptr<const Trace> shared_;
+    const Trace& trace_;
     std::vector<TraceOutput> outputs_;
     bool needs_grad_;
-    std::optional<Replay> replay_;
+    std::shared_ptr<const Replay> replay_;
+    std::optional<Training> training_;  // in replay_'s place wherever it has a plan
     std::optional<Executor> executor_;
     std::vector<int> output_slots_;    // as Converted::outputs
     std::vector<bool> shares_memory_;  // by output
@@ -221,8 +247,9 @@ class CompiledTrace final : public frontend::CompiledGraph {
 }  // namespace
 
 std::unique_ptr<frontend::CompiledGraph> compile_trace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad,
-                                                       bool in_eager) {
-    return std::make_unique<CompiledTrace>(std::move(trace), std::move(outputs), needs_grad, in_eager);
+                                                       bool in_eager, std::optional<BackwardTraces> backward) {
+    return std::make_unique<CompiledTrace>(std::move(trace), std::move(outputs), needs_grad, in_eager,
+                                           std::move(backward));
 }
 
 }  // namespace braze::bridge

@@ -270,13 +270,10 @@ struct Executor::Lease {
 
 class Executor::Run {
   public:
-    Run(const Executor& e, Context& c, c10::ArrayRef<const at::Tensor*> inputs, c10::ArrayRef<int64_t> integers,
+    // The context has the values of the symbols.
+    Run(const Executor& e, Context& c, c10::ArrayRef<const at::Tensor*> inputs,
         const c10::impl::LocalDispatchKeySet& outside)
         : e_(e), c_(c), inputs_(inputs), outside_(outside), symbols_(c.symbols.data()) {
-        for (size_t i = 0; i < e.symbol_source_.size(); ++i) {
-            auto [input, axis] = e.symbol_source_[i];
-            c.symbols[i] = axis == SymbolTable::kItself ? integers[input] : inputs[input]->size(axis);
-        }
         for (size_t i = 0; i < e.slots_.size(); ++i) {
             const SlotPlan& p = e.slots_[i];
             if (p.kind == SlotKind::Input && p.defined) c.pointers[i] = data_of(input(p));
@@ -422,14 +419,50 @@ class Executor::Run {
     c10::DimVector scratch_sizes_, scratch_strides_;
 };
 
+void Executor::read_symbols(c10::ArrayRef<const at::Tensor*> inputs, c10::ArrayRef<int64_t> integers,
+                            int64_t* values) const {
+    for (size_t i = 0; i < symbol_source_.size(); ++i) {
+        auto [input, axis] = symbol_source_[i];
+        values[i] = axis == SymbolTable::kItself ? integers[input] : inputs[input]->size(axis);
+    }
+}
+
+std::vector<int64_t> Executor::symbols_of(c10::ArrayRef<const at::Tensor*> inputs,
+                                          c10::ArrayRef<int64_t> integers) const {
+    std::vector<int64_t> values(symbol_source_.size());
+    read_symbols(inputs, integers, values.data());
+    return values;
+}
+
+bool Executor::may_share(int output) const {
+    int root = slots_.at(program_->outputs.at(output)).root;
+    if (slots_[root].kind != SlotKind::Fresh) return true;
+    for (size_t i = 0; i < program_->outputs.size(); ++i)
+        if (static_cast<int>(i) != output && slots_.at(program_->outputs[i]).root == root) return true;
+    return false;
+}
+
 void Executor::run(c10::ArrayRef<const at::Tensor*> inputs, c10::ArrayRef<int64_t> integers,
                    std::vector<at::Tensor>& outputs) const {
+    Lease lease(*this);
+    read_symbols(inputs, integers, lease.context->symbols.data());
+    run_in(*lease.context, inputs, outputs);
+}
+
+void Executor::run_with(c10::ArrayRef<int64_t> symbols, c10::ArrayRef<const at::Tensor*> inputs,
+                        std::vector<at::Tensor>& outputs) const {
+    Lease lease(*this);
+    std::copy(symbols.begin(), symbols.end(), lease.context->symbols.begin());
+    run_in(*lease.context, inputs, outputs);
+}
+
+void Executor::run_in(Context& context, c10::ArrayRef<const at::Tensor*> inputs,
+                      std::vector<at::Tensor>& outputs) const {
     c10::impl::LocalDispatchKeySet outside = c10::impl::tls_local_dispatch_key_set();
     outside.excluded_ = outside.excluded_ | c10::autocast_dispatch_keyset;
     c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
                                              c10::autocast_dispatch_keyset);
-    Lease lease(*this);
-    Run run(*this, *lease.context, inputs, integers, outside);
+    Run run(*this, context, inputs, outside);
     run.steps();
     outputs.clear();
     for (int slot : program_->outputs) outputs.push_back(run.output(slot));

@@ -25,6 +25,13 @@ class Executor {
     // Thread-safe.
     void run(c10::ArrayRef<const at::Tensor*> inputs, c10::ArrayRef<int64_t> integers,
              std::vector<at::Tensor>& outputs) const;
+    // The same with the values of the program's symbols, in their order.
+    void run_with(c10::ArrayRef<int64_t> symbols, c10::ArrayRef<const at::Tensor*> inputs,
+                  std::vector<at::Tensor>& outputs) const;
+    // The values that they have for these inputs.
+    std::vector<int64_t> symbols_of(c10::ArrayRef<const at::Tensor*> inputs, c10::ArrayRef<int64_t> integers) const;
+    // Whether an output may lie in the memory of an input or of another output.
+    bool may_share(int output) const;
     bool long_running() const { return long_running_; }
     const runtime::Program& program() const { return *program_; }
 
@@ -40,6 +47,8 @@ class Executor {
     void plan_slots();
     void plan_steps();
     void find_symbols(const SymbolTable& table);
+    void read_symbols(c10::ArrayRef<const at::Tensor*> inputs, c10::ArrayRef<int64_t> integers, int64_t* values) const;
+    void run_in(Context& context, c10::ArrayRef<const at::Tensor*> inputs, std::vector<at::Tensor>& outputs) const;
     std::unique_ptr<Context> make_context() const;
 
     std::unique_ptr<runtime::Program> program_;

@@ -6,14 +6,16 @@
 
 namespace braze::bridge {
 
-Replay::Replay(const Trace& trace, const std::vector<TraceOutput>& outputs) : trace_(trace), outputs_(outputs) {
+Replay::Replay(std::shared_ptr<const Trace> held, std::vector<TraceOutput> outputs)
+    : held_(std::move(held)), trace_(*held_), outputs_(std::move(outputs)) {
+    const Trace& trace = trace_;
     std::vector<int> last(trace.values.size(), -1);
     for (size_t i = 0; i < trace.records.size(); ++i) {
         for (const Operand& o : trace.records[i].operands) last[o.value] = static_cast<int>(i);
         for (int v : trace.records[i].results) last[v] = std::max(last[v], static_cast<int>(i));
     }
     std::vector<bool> escaping(trace.alias_sets, false);
-    for (const TraceOutput& o : outputs) {
+    for (const TraceOutput& o : outputs_) {
         if (o.value < 0) continue;
         last[o.value] = -1;
         if (trace.values[o.value].alias_set >= 0) escaping[trace.values[o.value].alias_set] = true;

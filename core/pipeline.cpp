@@ -6,6 +6,7 @@
 
 #include "core/ir/text.h"
 #include "core/ir/verify.h"
+#include "core/joint_pipeline.h"
 #include "core/passes/pass.h"
 #include "core/schedule/schedule.h"
 #include "core/support/error.h"
@@ -56,16 +57,15 @@ void generate_code(runtime::Program& program, const PipelineOptions& options, Pi
     }
 }
 
-}  // namespace
-
-std::unique_ptr<runtime::Program> compile_graph(ir::Graph graph, const PipelineOptions& options, PipelineStats* stats) {
+void capture(const ir::Graph& graph, const PipelineOptions& options, PipelineStats* stats) {
     if (stats) stats->nodes_in = static_cast<int>(graph.nodes.size());
     if (options.dump) options.dump("captured", ir::print(graph));
     if (options.verify) ir::verify(graph);
+}
 
-    run_passes(graph, options, stats);
-    if (stats) stats->nodes_out = static_cast<int>(graph.nodes.size());
-
+// From a graph after all passes on.
+std::unique_ptr<runtime::Program> make_program(ir::Graph graph, const PipelineOptions& options, PipelineStats* stats) {
+    if (stats) stats->nodes_out += static_cast<int>(graph.nodes.size());
     auto program = std::make_unique<runtime::Program>();
     {
         Clock clock("schedule", stats);
@@ -78,13 +78,43 @@ std::unique_ptr<runtime::Program> compile_graph(ir::Graph graph, const PipelineO
     generate_code(*program, options, stats);
 
     if (stats) {
-        stats->kernels = static_cast<int>(program->kernels.size());
-        stats->aten_calls =
+        stats->kernels += static_cast<int>(program->kernels.size());
+        stats->aten_calls +=
             static_cast<int>(std::count_if(program->thunks.begin(), program->thunks.end(), [](const runtime::Thunk& t) {
                 return std::holds_alternative<runtime::RunCall>(t);
             }));
     }
     return program;
+}
+
+}  // namespace
+
+std::unique_ptr<runtime::Program> compile_graph(ir::Graph graph, const PipelineOptions& options, PipelineStats* stats) {
+    capture(graph, options, stats);
+    run_passes(graph, options, stats);
+    return make_program(std::move(graph), options, stats);
+}
+
+std::optional<TrainingPrograms> compile_joint(autograd::Joint joint, const PipelineOptions& options,
+                                              std::string* obstacle, PipelineStats* stats) {
+    capture(joint.graph, options, stats);
+    run_passes(joint.graph, options, stats);
+    std::optional<autograd::Partition> halves;
+    {
+        Clock clock("partition", stats);
+        halves = autograd::partition(joint, obstacle);
+    }
+    if (!halves) return std::nullopt;
+    for (const auto& [name, graph] :
+         {std::pair("forward", &halves->forward), std::pair("backward", &halves->backward)}) {
+        if (options.dump) options.dump(name, ir::print(*graph));
+        if (options.verify) ir::verify(*graph);
+    }
+    TrainingPrograms programs;
+    programs.forward = make_program(std::move(halves->forward), options, stats);
+    programs.backward = make_program(std::move(halves->backward), options, stats);
+    programs.saved = std::move(halves->saved);
+    return programs;
 }
 
 }  // namespace braze

@@ -99,6 +99,9 @@ class Capture {  // one trace on this thread; at most one is active (nested comp
     // n_inputs: inputs in id order are what run() receives. An output may be a symbolic number: run() then makes a
     // Python int or float. Returns nullptr with a Python exception set on an internal error.
     virtual std::unique_ptr<CompiledGraph> finish(const std::vector<PyObject*>& outputs, int n_inputs) = 0;
+    // The program is over: records its backward pass too, where an output needs a gradient and that is possible. It
+    // may assume more about sizes, so this comes before the guards are made. Same arguments as finish().
+    virtual void trace_backward(const std::vector<PyObject*>& outputs, int n_inputs) = 0;
 };
 
 class TensorGuard {

@@ -92,14 +92,15 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, PyObject* guard_fil
     }
     tensor_bridge()->restore_state(before);
     t.journal.undo();
+    auto start = Clock::now();
+    std::vector<PyObject*> outputs;
+    for (Owned& o : s.recipes.outputs) outputs.push_back(o.get());
+    t.capture->trace_backward(outputs, static_cast<int>(t.inputs.size()));
     guard_inputs(t);
     if (!marks_are_kept(t)) {
         *why = "program";
         return false;
     }
-    auto start = Clock::now();
-    std::vector<PyObject*> outputs;
-    for (Owned& o : s.recipes.outputs) outputs.push_back(o.get());
     s.n_outputs = static_cast<int>(outputs.size());
     // (a constant tensor or a size needs a graph, but no operator)
     if (t.capture->op_count() > 0 || !outputs.empty()) {

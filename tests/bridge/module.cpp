@@ -176,6 +176,7 @@ PyObject* capture(PyObject*, PyObject* args) {
     if (!plan) return nullptr;
     Owned mutated = Owned::steal(PyList_New(0));
     int n_inputs = static_cast<int>(PyList_GET_SIZE(s.inputs.get()));
+    s.capture->trace_backward(outputs, n_inputs);
     for (int i = 0; i < n_inputs; ++i)
         if (s.capture->mutated_input(i)) PyList_Append(mutated.get(), Owned::steal(PyLong_FromLong(i)).get());
     Owned dims = Owned::steal(PyList_New(0));

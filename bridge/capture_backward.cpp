@@ -1,0 +1,222 @@
+// The backward pass of a trace.
+#include <c10/util/strides.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/utils/python_symnode.h>
+
+#include <unordered_set>
+
+#include "bridge/capture.h"
+#include "bridge/pending.h"
+#include "core/ir/graph.h"
+
+namespace braze::bridge {
+
+namespace {
+
+using torch::autograd::Node;
+
+// Every node of the autograd graph behind these.
+std::vector<Node*> graph_behind(const std::vector<at::Tensor>& tensors) {
+    std::vector<Node*> found;
+    std::unordered_set<Node*> seen;
+    auto visit = [&](Node* n) {
+        if (n && seen.insert(n).second) found.push_back(n);
+    };
+    for (const at::Tensor& t : tensors) visit(t.grad_fn().get());
+    for (size_t i = 0; i < found.size(); ++i)
+        for (const auto& edge : found[i]->next_edges()) visit(edge.function.get());
+    return found;
+}
+
+c10::TensorImpl* leaf_of(Node* n) {
+    auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(n);
+    return leaf ? leaf->variable.unsafeGetTensorImpl() : nullptr;
+}
+
+}  // namespace
+
+// Why running the recorded operators again under autograd would not give the program's gradients; empty if it does.
+std::string Tracer::autograd_obstacle(const std::vector<at::Tensor>& outputs) const {
+    for (Node* n : graph_behind(outputs)) {
+        std::string_view type = typeid(*n).name();
+        if (type.find("PyNode") != type.npos || type.find("CppNode") != type.npos) return "a custom autograd.Function";
+        if (!n->pre_hooks().empty() || !n->post_hooks().empty() || !n->tensor_pre_hooks().empty() ||
+            !n->retains_grad_hooks().empty())
+            return "a hook in the autograd graph";
+    }
+    return {};
+}
+
+// Whether one gradient function can stand for the whole program: nobody can tell the outputs from fresh tensors, and
+// gradients flow to inputs only.
+bool Tracer::one_function_suffices(const std::vector<at::Tensor>& outputs) const {
+    if (!trace_.only_cpu || !autograd_obstacle(outputs).empty()) return false;
+    std::unordered_set<c10::TensorImpl*> inputs;
+    std::unordered_set<int> sets;
+    for (const InputFake& in : input_fakes_) {
+        // (written with what needs a gradient, or requires_grad_())
+        if (in.fake.grad_fn() || in.fake.requires_grad() != in.requires_grad) return false;
+        if (in.fake.is_inference()) return false;  // no gradient function can keep it
+        inputs.insert(in.fake.unsafeGetTensorImpl());
+        int set = trace_.values[trace_.inputs[in.id]].alias_set;
+        if ((!sets.insert(set).second || in.requires_grad) && trace_.written_sets[set]) return false;
+    }
+    for (const at::Tensor& t : outputs) {
+        const FakeImpl* fake = as_fake(t);
+        if (fake->epoch() != epoch_ || !sets.insert(fake->alias_set()).second) return false;
+    }
+    for (Node* n : graph_behind(outputs))
+        if (c10::TensorImpl* leaf = leaf_of(n); leaf && !inputs.contains(leaf)) return false;
+    bool writes_input = false, places = false;
+    for (const InputFake& in : input_fakes_)
+        writes_input |= trace_.written_sets[trace_.values[trace_.inputs[in.id]].alias_set];
+    for (const Record& r : trace_.records) {
+        places |= r.info->callee.starts_with("aten::as_strided");
+        for (const c10::IValue& v : r.args)
+            if (v.isGenerator()) return false;
+    }
+    // (for gradients of gradients the program runs again on copies of what it wrote, which lie elsewhere)
+    return !(writes_input && places);
+}
+
+// A fake for the gradient of an output, with that output's layout.
+at::Tensor Tracer::fake_tangent(const at::Tensor& output, int id) {
+    FakeImpl* of = as_fake(output);
+    const at::Tensor& like = of->twin();
+    bool dense = like.is_non_overlapping_and_dense();
+    c10::DimVector strides(like.strides().begin(), like.strides().end());
+    if (!dense) strides = c10::contiguous_strides(like.sizes());
+    auto storage = c10::make_intrusive<FakeStorage>(trace_.alias_sets++,
+                                                    reach_bytes(like.sizes(), strides, 0, like.dtype().itemsize()));
+    trace_.written_sets.push_back(false);
+    at::Tensor meta = plain_meta(c10::Storage(storage), like.dtype(), like.sizes(), strides, 0);
+    int value = add_value(ValueInfo::Input, id, 0, meta, storage->alias_set);
+    trace_.inputs.resize(id + 1, -1);
+    trace_.inputs[id] = value;
+    touched_.resize(id + 1, false);
+    auto impl = c10::make_intrusive<FakeImpl>(meta, output.device(), value, epoch_);
+    if (const SymbolicMetadata* m = of->symbolic()) {
+        SymbolicMetadata mine{trace_.symbols->resolve(m->sizes), trace_.symbols->resolve(m->strides), Expr(0)};
+        if (!dense) mine.strides = ir::contiguous_strides(mine.sizes);
+        keep_symbolic(*impl, value, &mine);
+    }
+    return at::Tensor(std::move(impl));
+}
+
+// Programs with more outputs than this are expected to be differentiated through all of them at once.
+static constexpr size_t kMostRootsAlone = 4;
+
+// From which outputs a backward pass may come, the likeliest first: a loss is a single number.
+static std::vector<std::vector<int>> likely_roots(const std::vector<at::Tensor>& roots) {
+    std::vector<std::vector<int>> choices(1);
+    for (size_t k = 0; k < roots.size(); ++k) choices[0].push_back(static_cast<int>(k));
+    if (roots.size() == 1 || roots.size() > kMostRootsAlone) return choices;
+    size_t numbers = 0;
+    for (size_t k = 0; k < roots.size(); ++k) {
+        choices.push_back({static_cast<int>(k)});
+        if (roots[k].dim() > 0) continue;
+        ++numbers;
+        std::swap(choices[0], choices.back());
+    }
+    if (numbers > 1)
+        std::swap(choices[0],
+                  *std::find_if(choices.begin(), choices.end(), [](const auto& c) { return c.size() > 1; }));
+    return choices;
+}
+
+void Tracer::trace_backward(const std::vector<PyObject*>& outputs, int n_inputs) {
+    backward_.reset();
+    std::vector<at::Tensor> tensors, roots;
+    std::unordered_set<c10::TensorImpl*> seen;
+    for (PyObject* o : outputs) {
+        if (!is_fake(o) || !as_fake(THPVariable_Unpack(o))) continue;  // a number
+        const at::Tensor& t = THPVariable_Unpack(o);
+        if (!seen.insert(t.unsafeGetTensorImpl()).second) continue;
+        tensors.push_back(t);
+        if (t.requires_grad() && t.grad_fn()) roots.push_back(t);
+    }
+    if (roots.empty() || !one_function_suffices(tensors)) return;
+    BackwardTraces found;
+    for (const at::Tensor& t : roots) found.roots.push_back(as_fake(t)->value());
+    std::unordered_set<c10::TensorImpl*> reached;
+    for (Node* n : graph_behind(roots)) reached.insert(leaf_of(n));
+    std::vector<at::Tensor> leaves;
+    for (const InputFake& in : input_fakes_)
+        if (reached.contains(in.fake.unsafeGetTensorImpl())) {
+            leaves.push_back(in.fake);
+            found.leaves.push_back(in.id);
+        }
+    const Trace program = trace_;
+    const std::vector<bool> touched = touched_;
+    for (const std::vector<int>& choice : likely_roots(roots)) {
+        std::optional<JointTrace> joint;
+        try {
+            joint = record_backward(roots, choice, leaves, n_inputs);
+        } catch (const std::exception&) { PyErr_Clear(); }
+        trace_ = program;
+        touched_ = touched;
+        if (joint) found.joints.push_back(std::move(*joint));
+    }
+    if (!found.joints.empty()) backward_ = std::move(found);
+}
+
+// nullopt: something stands in the way.
+std::optional<JointTrace> Tracer::record_backward(const std::vector<at::Tensor>& all, const std::vector<int>& roots,
+                                                  const std::vector<at::Tensor>& leaves, int n_inputs) {
+    std::vector<at::Tensor> from, tangents, gradients;
+    JointTrace joint;
+    const size_t program_records = trace_.records.size();
+    const int program_sets = trace_.alias_sets;
+    trace_.inputs.resize(n_inputs, -1);
+    for (int root : roots) {
+        from.push_back(all[root]);
+        tangents.push_back(fake_tangent(all[root], n_inputs + static_cast<int>(tangents.size())));
+        joint.tangents.push_back({as_fake(tangents.back())->value(), root});
+    }
+    if (!run_engine(from, leaves, tangents, gradients)) return std::nullopt;
+    joint.trace = std::move(trace_);
+    joint.kept_sets.resize(joint.trace.alias_sets, false);
+    for (size_t i = program_records; i < joint.trace.records.size(); ++i) {
+        const Record& r = joint.trace.records[i];
+        if (r.ordered) return std::nullopt;  // random numbers
+        for (int w : r.writes)
+            if (joint.trace.values[r.operands[w].value].alias_set < program_sets) return std::nullopt;
+        for (const Operand& o : r.operands) {
+            int set = joint.trace.values[o.value].alias_set;
+            if (set >= 0) joint.kept_sets[set] = true;
+        }
+    }
+    for (size_t i = 0; i < leaves.size(); ++i) {
+        if (!gradients[i].defined()) continue;
+        FakeImpl* fake = as_fake(gradients[i]);
+        if (!fake || fake->epoch() != epoch_) return std::nullopt;
+        const ValueInfo& v = joint.trace.values[fake->value()];
+        if (v.lazy || (v.kind == ValueInfo::Input && v.producer < n_inputs)) return std::nullopt;
+        joint.gradients.push_back({static_cast<int>(i), fake->value()});
+    }
+    if (joint.gradients.empty()) return std::nullopt;
+    return joint;
+}
+
+// False: something in the backward pass cannot be recorded.
+bool Tracer::run_engine(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves,
+                        const std::vector<at::Tensor>& tangents, std::vector<at::Tensor>& gradients) {
+    if (paused_ > 0) enter();
+    in_backward_ = true;
+    bool done = false;
+    try {
+        pybind11::gil_scoped_release no_gil;
+        c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+        gradients = torch::autograd::grad(roots, leaves, tangents, true, false, true);
+        done = true;
+    } catch (python_error& e) {
+        e.restore();
+        PyErr_Clear();
+    } catch (const std::exception&) { PyErr_Clear(); }
+    in_backward_ = false;
+    if (paused_ > 0) leave();
+    return done;
+}
+
+}  // namespace braze::bridge
