@@ -2,12 +2,10 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "core/autograd/partition.h"
 #include "core/codegen/cpu/compiler.h"
 #include "core/ir/graph.h"
 #include "core/runtime/program.h"
@@ -35,14 +33,5 @@ struct PipelineStats {
 
 std::unique_ptr<runtime::Program> compile_graph(ir::Graph graph, const PipelineOptions& options,
                                                 PipelineStats* stats = nullptr);
-
-// A program whose outputs are differentiated.
-struct TrainingPrograms {
-    std::unique_ptr<runtime::Program> forward, backward;  // of the graphs of autograd::Partition
-    std::vector<autograd::Saved> saved;
-};
-// nullopt: the joint graph has no two halves, for the reason given.
-std::optional<TrainingPrograms> compile_joint(autograd::Joint joint, const PipelineOptions& options,
-                                              std::string* obstacle, PipelineStats* stats = nullptr);
 
 }  // namespace braze

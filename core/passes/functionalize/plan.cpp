@@ -41,9 +41,9 @@ const Value* above(const Value* v) {
     return a < 0 ? nullptr : v->node->operands[static_cast<size_t>(a)];
 }
 
-// The results of in-place calls are the tensor that they wrote.
+// The results of in-place calls are the tensor that they wrote. (A call may write one tensor and make others.)
 const Value* tensor_of(const Value* v) {
-    while (!v->node->writes.empty()) v = above(v);
+    while (!v->node->writes.empty() && alias_of(v) >= 0) v = above(v);
     return v;
 }
 
@@ -88,7 +88,7 @@ Plan::Plan(const ir::Graph& g)
             if (s.bad || s.pure.empty()) continue;
             int a = alias_of(v);
             origins_[static_cast<size_t>(v->id)] = {v->storage, a < 0 ? nullptr : n->operands[static_cast<size_t>(a)],
-                                                    !n->writes.empty()};
+                                                    a >= 0 && !n->writes.empty()};
         }
     for (const Storage& s : storages_)
         if (!s.bad) rewritten_.insert(s.pure.begin(), s.pure.end());

@@ -24,6 +24,23 @@ TEST(Functionalize, FreshTensor) {
     })"));
 }
 
+TEST(Functionalize, ACallThatWritesOneTensorAndMakesAnother) {
+    EXPECT_TRUE(same(after("functionalize", R"(graph {
+        %0 @0 : f32[2, 3] = input
+        %1 @1 : f32[3] = input
+        %2 @2 : f32[2, 3] = call test::norm(self=%0, mean=%1) writes=[1] aliases=[-1]
+        %3 @2 : f32[2, 3] = call aten::relu_(self=%2) writes=[0] aliases=[0]
+        return %3
+    })"),
+                     R"(graph {
+        %0 @0 : f32[2, 3] = input
+        %1 @1 : f32[3] = input
+        %2 @2 : f32[2, 3] = call test::norm(self=%0, mean=%1) writes=[1] aliases=[-1]
+        %3 @3 : f32[2, 3] = call aten::relu(self=%2)
+        return %3
+    })"));
+}
+
 TEST(Functionalize, ViewsAreTakenAgain) {
     EXPECT_TRUE(same(after("functionalize", R"(graph {
         %0 @0 : f32[2, 3] = input
