@@ -1,5 +1,6 @@
 #include "bridge/capture.h"
 
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/ScalarOps.h>
 #include <torch/csrc/utils/python_symnode.h>
 
@@ -54,8 +55,15 @@ void Tracer::release_thread() {
     if (t_active == this) t_active = nullptr;
 }
 
-void Tracer::enter() { modes_before_ = push_capture_mode(); }
-void Tracer::leave() { pop_capture_mode(std::move(modes_before_)); }
+// Hooks of saved tensors that surround the call are for the tensors of the run, not for what stands for them.
+void Tracer::enter() {
+    hooks_traced_before_ = at::SavedTensorDefaultHooks::set_tracing(true);
+    modes_before_ = push_capture_mode();
+}
+void Tracer::leave() {
+    pop_capture_mode(std::move(modes_before_));
+    at::SavedTensorDefaultHooks::set_tracing(hooks_traced_before_);
+}
 void Tracer::pause() {
     if (!finished_ && paused_++ == 0) leave();
 }

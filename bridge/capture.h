@@ -101,6 +101,7 @@ class Tracer final : public frontend::Capture {
     std::vector<InputFake> input_fakes_;
     const uint64_t epoch_;
     c10::impl::TorchDispatchModeTLS modes_before_;
+    bool hooks_traced_before_ = false;
     int paused_ = 0;
     bool finished_ = false;
     bool stopped_ = false;  // at a break

@@ -127,6 +127,7 @@ static std::vector<std::vector<int>> likely_roots(const std::vector<at::Tensor>&
 
 void Tracer::trace_backward(const std::vector<PyObject*>& outputs, int n_inputs) {
     backward_.reset();
+    if (options_.backend.kind != frontend::BackendChoice::Kernels) return;  // replayed under eager's autograd
     std::vector<at::Tensor> tensors, roots;
     std::unordered_set<c10::TensorImpl*> seen;
     for (PyObject* o : outputs) {

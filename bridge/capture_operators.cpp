@@ -16,7 +16,7 @@ FxGraph Tracer::export_operators(const std::vector<at::Tensor>& results, size_t 
     if (!finished_ && paused_ == 0) leave();
     finished_ = true;
     release_thread();
-    freeze_arguments();
+    freeze_arguments(trace_);
     std::vector<TraceOutput> outputs;
     for (const at::Tensor& t : results) {
         FakeImpl* fake = as_fake(t);

@@ -16,8 +16,7 @@ namespace {
 
 class CompiledTrace final : public frontend::CompiledGraph {
   public:
-    CompiledTrace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad,
-                  bool in_eager,
+    CompiledTrace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad, bool in_eager,
                   std::optional<BackwardTraces> backward)
         : shared_(std::make_shared<const Trace>(std::move(trace))),
           trace_(*shared_),

@@ -12,8 +12,8 @@ struct TraceOutput {
     Expr size{};
 };
 
-// needs_grad: some output has a gradient function, so a run must leave one too. in_eager: no kernels. backward: the trace
-// with its backward passes, where those could be recorded. Needs the GIL.
+// needs_grad: some output has a gradient function, so a run must leave one too. in_eager: no kernels. backward: the
+// trace with its backward passes, where those could be recorded. Needs the GIL.
 std::unique_ptr<frontend::CompiledGraph> compile_trace(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad,
                                                        bool in_eager, std::optional<BackwardTraces> backward);
 

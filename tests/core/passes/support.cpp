@@ -49,6 +49,12 @@ void fill(HostTensor& out, const std::function<double(int64_t)>& f) {
 }  // namespace
 
 void run_aten(const Node& n, std::vector<HostTensor>& xs, std::vector<HostTensor>& results) {
+    if (n.callee == "test::norm") {  // makes one tensor and writes another
+        const int64_t columns = xs[1].numel();
+        fill(results[0], [&](int64_t i) { return xs[0].number(i) - xs[1].number(i % columns); });
+        fill(xs[1], [&](int64_t i) { return xs[1].number(i) + 1; });
+        return;
+    }
     std::string name = callee(n);
     bool in_place = !n.writes.empty();
     if (in_place && !results.empty()) { results[0] = xs[0]; }
