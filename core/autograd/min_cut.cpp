@@ -44,7 +44,7 @@ int64_t FlowNetwork::push(int source, int sink) {
         }
         if (advanced) continue;
         if (path_.empty()) return 0;
-        at = edges_[static_cast<size_t>(path_.back() ^ 1)].to;  // a dead end
+        at = edges_[reverse(path_.back())].to;  // a dead end
         path_.pop_back();
         ++next_[static_cast<size_t>(at)];
     }
@@ -53,7 +53,7 @@ int64_t FlowNetwork::push(int source, int sink) {
     if (flow == kUnlimited) return flow;
     for (int e : path_) {
         int64_t& left = edges_[static_cast<size_t>(e)].left;
-        int64_t& back = edges_[static_cast<size_t>(e ^ 1)].left;
+        int64_t& back = edges_[reverse(e)].left;
         if (left != kUnlimited) left -= flow;
         if (back != kUnlimited) back += flow;
     }
@@ -73,7 +73,7 @@ std::optional<std::vector<char>> FlowNetwork::cut(int source, int sink) {
     for (size_t i = 0; i < queue.size(); ++i) {
         for (int e : edges_of_[static_cast<size_t>(queue[i])]) {
             const int from = edges_[static_cast<size_t>(e)].to;
-            if (edges_[static_cast<size_t>(e ^ 1)].left == 0 || !source_side[static_cast<size_t>(from)]) continue;
+            if (edges_[reverse(e)].left == 0 || !source_side[static_cast<size_t>(from)]) continue;
             source_side[static_cast<size_t>(from)] = 0;
             queue.push_back(from);
         }

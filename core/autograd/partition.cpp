@@ -21,7 +21,7 @@ constexpr int64_t kTypicalSize = 64;
 
 int64_t bytes_of(const Value* v) {
     auto count = v->type.numel().evaluate([](const ir::Expr&) -> std::optional<int64_t> { return kTypicalSize; });
-    return std::max<int64_t>(count.value_or(int64_t{1} << 30), 1) * std::max<int64_t>(ir::size_of(v->type.dtype), 1);
+    return std::max<int64_t>(count.value_or(1'073'741'824), 1) * std::max<int64_t>(ir::size_of(v->type.dtype), 1);
 }
 
 // A view whose place does not depend on where its operand lies in memory.
@@ -275,7 +275,7 @@ class Partitioner {
                     backward.input(v, own ? p.backward.fresh_storage() : v->storage);
                 }
         for (int k = 0; k < joint_.n_tangents; ++k) {
-            const Value* v = g_.inputs[static_cast<size_t>(joint_.first_tangent + k)];
+            const Value* v = g_.inputs[static_cast<size_t>(joint_.first_tangent) + static_cast<size_t>(k)];
             backward.input(v, v->storage);
         }
         for (size_t i = nodes.size(); i-- > 0;) backward.node(*nodes[i], true);

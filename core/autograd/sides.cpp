@@ -26,7 +26,8 @@ void Sides::find_dependent() {
     dependent_.assign(g_.nodes.size(), 0);
     backward_memory_.assign(static_cast<size_t>(memory_.count()), 0);
     for (int k = 0; k < joint_.n_tangents; ++k)
-        dependent_[static_cast<size_t>(position(*g_.inputs[static_cast<size_t>(joint_.first_tangent + k)]->node))] = 1;
+        dependent_[static_cast<size_t>(
+            position(*g_.inputs[static_cast<size_t>(joint_.first_tangent) + static_cast<size_t>(k)]->node))] = 1;
     // (what makes memory that a dependent node writes comes before that node: hence more than one round)
     for (bool changed = true; changed;) {
         changed = false;
