@@ -2,6 +2,7 @@
 
 #include "bridge/capture.h"
 #include "bridge/guards.h"
+#include "bridge/living_fakes.h"
 #include "bridge/options.h"
 #include "bridge/state.h"
 #include "bridge/symbolic_numbers.h"
@@ -33,6 +34,8 @@ struct Bridge final : frontend::TensorBridge {
         return make_state_delta(before);
     }
     void restore_state(const frontend::GlobalStateGuard& to) override { bridge::restore_state(to); }
+    void count_fakes(bool on) override { bridge::watch_fakes(on); }
+    std::string living_fakes() override { return bridge::living_fakes(); }
     bool set_option(const std::string& name, PyObject* value) override { return set_pipeline_option(name, value); }
 };
 

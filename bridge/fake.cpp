@@ -1,5 +1,7 @@
 #include "bridge/fake.h"
 
+#include "bridge/living_fakes.h"
+
 namespace braze::bridge {
 
 namespace {
@@ -47,6 +49,16 @@ FakeImpl::FakeImpl(const at::Tensor& meta, c10::Device device, int value, uint64
     set_sizes_and_strides(meta.sizes(), meta.strides(), meta.storage_offset());
     set_custom_device(true);
     if (!device.is_cpu()) key_set_ = key_set_.remove(c10::DispatchKey::AutocastCPU);
+    watched_ = watch_fake(this);
+}
+
+FakeImpl::~FakeImpl() {
+    if (watched_) forget_fake(this);
+}
+void FakeImpl::release_resources() {
+    if (watched_) forget_fake(this);
+    watched_ = false;
+    TensorImpl::release_resources();
 }
 
 void FakeImpl::rebind(const at::Tensor& meta, int value) {

@@ -24,6 +24,8 @@ class FakeImpl final : public c10::TensorImpl {
   public:
     // `meta` is a plain meta tensor; the fake shares its storage and keeps it as its twin.
     FakeImpl(const at::Tensor& meta, c10::Device device, int value, uint64_t epoch);
+    ~FakeImpl() override;
+    void release_resources() override;
 
     int value() const { return value_; }
     // The capture that made it.
@@ -68,6 +70,7 @@ class FakeImpl final : public c10::TensorImpl {
     int value_;
     uint64_t epoch_;
     bool input_ = false;
+    bool watched_ = false;  // see bridge/living_fakes.h
 
     void refresh_sym_ints() const;
     void fix(const std::vector<Expr>& es) const;

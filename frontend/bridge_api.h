@@ -147,6 +147,10 @@ class TensorBridge {
     virtual std::unique_ptr<GlobalStateGuard> state_guard() = 0;                          // of the state now
     virtual std::unique_ptr<StateDelta> state_delta(const GlobalStateGuard& before) = 0;  // nullptr: nothing changed
     virtual void restore_state(const GlobalStateGuard& to) = 0;                           // after an aborted trace
+    // While `on`, fakes are counted: see living_fakes().
+    virtual void count_fakes(bool on) = 0;
+    // What keeps fakes alive now, after a garbage collection; empty: there are none. No trace may be under way.
+    virtual std::string living_fakes() = 0;
     // A native option of the compiler (isa, threads, verify, disabled_passes, dump, ...). false: unknown name, or an
     // exception is set.
     virtual bool set_option(const std::string& name, PyObject* value) = 0;

@@ -87,6 +87,9 @@ PyObject* py_set_option(PyObject*, PyObject* args) {
     Settings& s = settings();
     if (n == "strict") {
         s.strict = PyObject_IsTrue(value) > 0;
+    } else if (n == "check_fakes") {
+        s.check_fakes = PyObject_IsTrue(value) > 0;
+        tensor_bridge()->count_fakes(s.check_fakes);
     } else if (n == "fail_at") {
         const char* stage = PyUnicode_Check(value) ? PyUnicode_AsUTF8(value) : nullptr;
         s.fail_at = stage ? stage : "";

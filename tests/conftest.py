@@ -1,8 +1,12 @@
-"""Each test starts with nothing compiled; an internal error that a test doesn't provoke on purpose fails it."""
+"""Each test starts with nothing compiled; an internal error that a test doesn't provoke on purpose fails it. A tensor of a
+trace that outlives it is one (also in the processes that tests start)."""
 
 import logging
+import os
 
 import pytest
+
+os.environ.setdefault("BRAZE_CHECK_FAKES", "1")
 
 # Tests of a layer below the Python package work without it.
 WHOLE = ("e2e", "errors", "regress")

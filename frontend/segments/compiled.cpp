@@ -54,6 +54,7 @@ void forget(Unit*& u) {
 }
 
 void find_function(Compiled* c) {
+    static PyObject* name = PyUnicode_InternFromString("__call__");
     PyObject* w = c->wrapped;
     Py_CLEAR(c->function);
     Py_CLEAR(c->self);
@@ -62,8 +63,7 @@ void find_function(Compiled* c) {
     } else if (PyMethod_Check(w) && PyFunction_Check(PyMethod_GET_FUNCTION(w))) {
         c->function = Py_NewRef(PyMethod_GET_FUNCTION(w));
         c->self = Py_NewRef(PyMethod_GET_SELF(w));
-    } else if (PyObject* call = bz_type_lookup(Py_TYPE(w), PyUnicode_InternFromString("__call__"));
-               call && PyFunction_Check(call)) {
+    } else if (PyObject* call = bz_type_lookup(Py_TYPE(w), name); call && PyFunction_Check(call)) {
         c->function = Py_NewRef(call);
         c->self = Py_NewRef(w);
     }

@@ -124,6 +124,7 @@ void log_break(const Break& b);
 struct Settings {
     bool strict = false, fail_on_recompile_limit = false, automatic_dynamic = true;
     int recompile_limit = 8, accumulated_recompile_limit = 256;
+    bool check_fakes = false;
     std::string fail_at;  // provoke an internal error at this stage (tests)
     Owned graph_break_error, internal_error, limit_error, recompile_error, user_error, backend_error;
     std::vector<std::string> run_untraced;  // modules

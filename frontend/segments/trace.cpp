@@ -190,10 +190,8 @@ TraceLock::TraceLock() {
 }
 TraceLock::~TraceLock() { trace_mutex().unlock(); }
 
-TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state, int n_state, int next,
-                          const DynamicHints& dynamic, bool provisional) {
-    if (provoked("capture")) return {TraceKind::Error, nullptr, ""};
-    TraceLock lock;
+static TraceResult trace(Unit& unit, PyObject* function, PyObject* const* state, int n_state, int next,
+                         const DynamicHints& dynamic, bool provisional) {
     auto* code = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(function)->func_code);
     int nlocals = bz_code_nlocalsplus(code);
     long forced = -1;
@@ -341,6 +339,23 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
         return {TraceKind::Compiled, std::move(s), "", error};
     }
     return {TraceKind::Eager, nullptr, "the trace does not come to the same place twice"};
+}
+
+TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state, int n_state, int next,
+                          const DynamicHints& dynamic, bool provisional) {
+    if (provoked("capture")) return {TraceKind::Error, nullptr, ""};
+    TraceLock lock;
+    TraceResult result = trace(unit, function, state, n_state, next, dynamic, provisional);
+    // (an exception's traceback reaches what the trace had)
+    if (settings().check_fakes && !PyErr_Occurred() && !Tracer::current()) {
+        std::string left = tensor_bridge()->living_fakes();
+        if (!left.empty()) {
+            PyErr_SetString(settings().internal_error ? settings().internal_error.get() : PyExc_RuntimeError,
+                            left.c_str());
+            return {TraceKind::Error, nullptr, ""};
+        }
+    }
+    return result;
 }
 
 RunResult run_segment(Segment& s, const Roots& roots, int* failed) {

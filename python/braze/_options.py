@@ -89,6 +89,14 @@ OPTIONS: dict[str, Option] = {
         Option("isa", (str,), "", "vector instructions of the kernels; empty: the host's best", "BRAZE_ISA", True),
         Option("threads", (int,), 0, "threads that compile kernels; 0: one a core", "BRAZE_THREADS", True, 0),
         Option("verify", (bool,), False, "check the graph after every pass", "BRAZE_VERIFY", True),
+        Option(
+            "check_fakes",
+            (bool,),
+            False,
+            "an internal error where a tensor of a trace outlives it (slow)",
+            "BRAZE_CHECK_FAKES",
+            True,
+        ),
         Option("dump", (_NONE, Callable), None, "called with the name and the text of each stage", native=True),
         Option("fail_at", (str,), "", "provoke an internal error at this stage, for tests", native=True),
     )
