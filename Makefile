@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc)
 PYTEST_ARGS ?=
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: all system venv deps build demo test test-core test-python cpython fuzz bench fmt lint lint-quick sanitize clean
+.PHONY: all system venv deps build demo test test-core test-python cpython fuzz bench fmt lint lint-quick sanitize sanitize-threads clean
 all: build
 
 system:
@@ -68,6 +68,15 @@ sanitize: build
 	ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	  $(VENV)/bin/ctest --test-dir build/sanitize --no-tests=error --output-on-failure -j$(JOBS)
 	$(PY) tools/leak_check.py
+
+# The extension under ThreadSanitizer, in a Python that knows nothing of it (what the suppressions file excuses is torch's)
+sanitize-threads: build
+	$(CMAKE) -S . -B build/threads -G Ninja -DPython3_EXECUTABLE=$(CURDIR)/$(PY) -DBRAZE_SANITIZE=thread
+	$(CMAKE) --build build/threads --target _C -j$(JOBS)
+	rm -rf build/threads/python && cp -r python build/threads/python
+	@$(CMAKE) --install build/threads --prefix build/threads/python --component module
+	TSAN_OPTIONS=suppressions=$(CURDIR)/tests/threads.supp LD_PRELOAD=$$(c++ -print-file-name=libtsan.so) \
+	  PYTHONPATH=$(CURDIR)/build/threads/python setarch -R $(PY) -m pytest -s tests/e2e/test_threads.py
 
 clean:
 	rm -rf build python/braze/_C.so
