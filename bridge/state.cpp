@@ -3,6 +3,7 @@
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
 #include <c10/core/DefaultDtype.h>
+#include <torch/csrc/autograd/forward_grad.h>
 
 #include <sstream>
 
@@ -76,10 +77,12 @@ struct Guard final : frontend::GlobalStateGuard {
     int nesting = autocast_nesting();
     std::vector<Mode> modes = function_modes();
     bool inference = c10::InferenceMode::is_enabled();
-    bool functorch = functorch_active();
+    bool transformed = functorch_active();
     int64_t dispatch_modes = c10::impl::TorchDispatchModeTLS::stack_len();
     bool saved_tensor_hooks = has_saved_tensor_hooks();
     // to restore, not to compare
+    size_t transforms = transform_depth();
+    bool dual_level = in_dual_level();
     c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
     c10::AutogradState autograd = c10::AutogradState::get_tls_state();
 
@@ -89,13 +92,19 @@ struct Guard final : frontend::GlobalStateGuard {
     static bool functorch_active() {
         return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode);
     }
+    static size_t transform_depth() {
+        // (functorch's C++ headers need one that torch does not ship)
+        return functorch_active() ? functorch().attr("get_dynamic_layer_stack_depth")().cast<size_t>() : 0;
+    }
+    static pybind11::object functorch() { return pybind11::module_::import("torch._C").attr("_functorch"); }
+    static bool in_dual_level() { return torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr; }
     static bool has_saved_tensor_hooks() { return !at::SavedTensorDefaultHooks::get_tls_state().stack.empty(); }
 
     bool check() const override {
         for (size_t i = 0; i < kCount; ++i)
             if (kRows[i].read() != values[i]) return false;
         if (inference != c10::InferenceMode::is_enabled() ||
-            dispatch_modes != c10::impl::TorchDispatchModeTLS::stack_len() || functorch != functorch_active() ||
+            dispatch_modes != c10::impl::TorchDispatchModeTLS::stack_len() || transformed != functorch_active() ||
             saved_tensor_hooks != has_saved_tensor_hooks())
             return false;
         int64_t depth = at::impl::PythonTorchFunctionTLS::stack_len();
@@ -113,7 +122,7 @@ struct Guard final : frontend::GlobalStateGuard {
         };
         for (size_t i = 0; i < kCount; ++i) differs(kRows[i].title, values[i], kRows[i].read());
         differs("inference mode", inference, c10::InferenceMode::is_enabled());
-        differs("functorch transform", functorch, functorch_active());
+        differs("functorch transform", transformed, functorch_active());
         differs("number of dispatch modes", dispatch_modes, c10::impl::TorchDispatchModeTLS::stack_len());
         differs("saved tensor hooks", saved_tensor_hooks, has_saved_tensor_hooks());
         differs("number of torch function modes", static_cast<int64_t>(modes.size()),
@@ -144,8 +153,10 @@ std::unique_ptr<frontend::GlobalStateGuard> make_state_guard() { return std::mak
 
 std::unique_ptr<frontend::StateDelta> make_state_delta(const frontend::GlobalStateGuard& before) {
     const auto& old = static_cast<const Guard&>(before);
-    if (old.check() && old.nesting == autocast_nesting()) return nullptr;
     Guard now;
+    if (old.check() && old.nesting == now.nesting && old.transforms == now.transforms &&
+        old.dual_level == now.dual_level)
+        return nullptr;
     auto delta = std::make_unique<Delta>();
     for (size_t i = 0; i < kCount; ++i)
         if (now.values[i] != old.values[i]) delta->values.emplace_back(i, now.values[i]);
@@ -153,7 +164,8 @@ std::unique_ptr<frontend::StateDelta> make_state_delta(const frontend::GlobalSta
     delta->modes_change = now.modes != old.modes;
     delta->modes = now.modes;
     if (now.inference != old.inference) delta->reason = "inference mode";
-    if (now.functorch != old.functorch) delta->reason = "functorch transform";
+    if (now.transforms != old.transforms) delta->reason = "functorch transform";
+    if (now.dual_level != old.dual_level) delta->reason = "forward-mode differentiation";
     if (now.dispatch_modes != old.dispatch_modes) delta->reason = "dispatch mode";
     if (now.saved_tensor_hooks != old.saved_tensor_hooks) delta->reason = "saved tensor hooks";
     return delta;
@@ -165,6 +177,10 @@ void restore_state(const frontend::GlobalStateGuard& to) {
         c10::AutogradState::set_tls_state(old.autograd);
         c10::impl::_force_tls_local_dispatch_key_set(old.keys);
     }
+    // (transforms of torch.func that a trace entered and has not left)
+    if (Guard::transform_depth() > old.transforms)
+        Guard::functorch().attr("pop_dynamic_layer_stack_and_undo_to_depth")(old.transforms);
+    if (Guard::in_dual_level() && !old.dual_level) torch::autograd::ForwardADLevel::release_idx(0);
     for (size_t i = 0; i < kCount; ++i)
         if (kRows[i].read() != old.values[i]) kRows[i].write(old.values[i]);
     if (old.nesting != autocast_nesting()) set_autocast_nesting(old.nesting);

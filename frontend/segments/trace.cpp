@@ -148,6 +148,7 @@ bool make_before(const Tracer& t, const Recipes& r, long* forced, std::optional<
     Break b;
     b.id = "cannot-rebuild";
     b.detail = r.failure;
+    if (t.reason) b.detail += "; alive where the graph ends: " + t.reason->id + ", " + t.reason->detail;
     if (t.reason) {
         b.file = t.reason->file;
         b.line = t.reason->line;
