@@ -121,6 +121,10 @@ at::Tensor BackwardNode::fitting(const at::Tensor& tangent, const TrainingPlan::
     c10::DimVector sizes, strides;
     for (const Size& s : wanted.sizes) sizes.push_back(s.at(symbols_.data()));
     for (const Size& s : wanted.strides) strides.push_back(s.at(symbols_.data()));
+    if (!tangent.defined()) {
+        at::Tensor none = at::empty_strided(sizes, strides, c10::TensorOptions().dtype(wanted.dtype));
+        return none.zero_();
+    }
     if (tangent.layout() == c10::kStrided && !tangent.is_neg() && !tangent.is_conj() && !tangent._is_zerotensor()) {
         BRAZE_CHECK(tangent.sizes() == sizes, "a gradient has the sizes " + c10::str(tangent.sizes()));
         bool fits = true;
@@ -140,10 +144,29 @@ Tensors BackwardNode::apply(Tensors&& tangents) {
     }
     const bool expected = used == plan_->used;
     if (!expected) plan_->program->expect(used);
-    Tensors gradients = plain && expected ? run(tangents) : differentiate(tangents);
+    Tensors gradients;
+    bool done = plain && covers(plan_->used, used);
+    if (done) {
+        gradients = run(tangents);
+        done = expected || drop_unreached(tangents, gradients);
+    }
+    if (!done) gradients = differentiate(tangents);
     for (size_t i = 0; i < gradients.size(); ++i)
         if (!task_should_compute_output(i)) gradients[i].reset();
     return gradients;
+}
+
+// Zeros stood for the tangents that are not there. Where all went well they added nothing, and gradients that come from
+// them alone are none. False: a zero may have met an infinity.
+bool BackwardNode::drop_unreached(const Tensors& tangents, Tensors& gradients) const {
+    const auto& reach = plan_->program->backward.reach;
+    for (size_t leaf = 0; leaf < gradients.size(); ++leaf) {
+        bool reached = false;
+        for (size_t k = 0; k < tangents.size(); ++k) reached |= tangents[k].defined() && reach[k][leaf];
+        if (!reached) gradients[leaf].reset();
+        if (gradients[leaf].defined() && !at::isfinite(gradients[leaf]).all().item<bool>()) return false;
+    }
+    return true;
 }
 
 Tensors BackwardNode::run(Tensors& tangents) {

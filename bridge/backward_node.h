@@ -25,6 +25,7 @@ class BackwardNode final : public torch::autograd::Node {
   private:
     Tensors run(Tensors& tangents);
     Tensors differentiate(Tensors& tangents);
+    bool drop_unreached(const Tensors& tangents, Tensors& gradients) const;
     Tensors kept_values();
     Tensors kept_inputs();
     at::Tensor fitting(const at::Tensor& tangent, const TrainingPlan::Tangent& wanted) const;

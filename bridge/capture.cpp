@@ -648,6 +648,27 @@ void Tracer::torch_level(const c10::OperatorHandle& op, torch::jit::Stack* stack
             v = std::move(list);
         }
     }
+    if (info.writes_anything && at::GradMode::is_enabled()) refuse_differentiable_writes(info, args);
+}
+
+// Whether an input that needs a gradient may be written depends on what the guards don't see: its fake is a leaf, which
+// must not be written, but the real tensor may be an operator's result, or a view of one.
+void Tracer::refuse_differentiable_writes(const OperatorInfo& info, const c10::IValue* args) {
+    auto check = [&](const at::Tensor& t) {
+        FakeImpl* fake = t.defined() && t.requires_grad() ? as_fake(t) : nullptr;
+        if (!fake || fake->epoch() != epoch_) return;
+        for (const InputFake& in : input_fakes_) {
+            if (!in.requires_grad || as_fake(in.fake)->alias_set() != fake->alias_set()) continue;
+            Gil gil;
+            stop("autograd", info.callee + " writes an argument that needs a gradient");
+        }
+    };
+    for (size_t i = 0; i < info.args.size(); ++i) {
+        if (!info.args[i].writes) continue;
+        if (args[i].isTensor()) check(args[i].toTensor());
+        if (args[i].isTensorList())
+            for (const at::Tensor& t : args[i].toTensorVector()) check(t);
+    }
 }
 
 std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObject*>& outputs, int n_inputs) {
@@ -678,6 +699,8 @@ std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObje
             results.push_back({as_fake(t)->value(), t.requires_grad(), Py_TYPE(o)});
             needs_grad |= t.requires_grad() && t.grad_fn();
         }
+        // (written with what needs a gradient, whether or not the program returns anything)
+        for (const InputFake& in : input_fakes_) needs_grad |= in.fake.grad_fn() && !in.requires_grad;
         std::string obstacle = autograd_obstacle(tensors);
         if (!obstacle.empty()) stop("autograd", obstacle);
         trace_.inputs.resize(n_inputs, -1);

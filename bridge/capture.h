@@ -60,6 +60,7 @@ class Tracer final : public frontend::Capture {
     bool read_constant(const Pending& p, torch::jit::Stack* stack);
     void refuse_data_dependence(const Pending& p, torch::jit::Stack* stack);
     void refuse_wrong_masks(const Pending& p);
+    void refuse_differentiable_writes(const OperatorInfo& info, const c10::IValue* args);
     void refuse_overlap(const Pending& p);
     void run_meta(Pending& p, torch::jit::Stack* stack);
     void run_shape_function(const OperatorInfo& info, torch::jit::Stack* stack);

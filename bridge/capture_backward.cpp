@@ -148,6 +148,12 @@ void Tracer::trace_backward(const std::vector<PyObject*>& outputs, int n_inputs)
             leaves.push_back(in.fake);
             found.leaves.push_back(in.id);
         }
+    for (const at::Tensor& root : roots) {
+        std::unordered_set<c10::TensorImpl*> behind;
+        for (Node* n : graph_behind({root})) behind.insert(leaf_of(n));
+        found.reach.emplace_back();
+        for (const at::Tensor& leaf : leaves) found.reach.back().push_back(behind.contains(leaf.unsafeGetTensorImpl()));
+    }
     const Trace program = trace_;
     const std::vector<bool> touched = touched_;
     for (const std::vector<int>& choice : likely_roots(roots)) {
@@ -157,7 +163,12 @@ void Tracer::trace_backward(const std::vector<PyObject*>& outputs, int n_inputs)
         } catch (const std::exception&) { PyErr_Clear(); }
         trace_ = program;
         touched_ = touched;
-        if (joint) found.joints.push_back(std::move(*joint));
+        if (!joint) continue;
+        if (choice.size() == 1) {  // (an operator may have no gradient for an operand)
+            found.reach[choice[0]].assign(leaves.size(), 0);
+            for (const auto& g : joint->gradients) found.reach[choice[0]][g.leaf] = 1;
+        }
+        found.joints.push_back(std::move(*joint));
     }
     if (!found.joints.empty()) backward_ = std::move(found);
 }

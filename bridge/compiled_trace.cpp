@@ -58,6 +58,7 @@ class CompiledTrace final : public frontend::CompiledGraph {
         END_HANDLE_TH_ERRORS_RET(false)
     }
 
+    bool wrote() const override { return run_wrote(); }
     int ops() const override { return static_cast<int>(trace_.records.size()); }
     int torch_ops() const override { return trace_.torch_ops; }
     int kernels() const override {
@@ -138,7 +139,6 @@ class CompiledTrace final : public frontend::CompiledGraph {
                     case NumberInput::Float:
                         made.push_back(at::detail::empty_strided_cpu({}, {}, at::kDouble));
                         *made.back().mutable_data_ptr<double>() = PyFloat_AsDouble(objects[i]);
-                        made.back().unsafeGetTensorImpl()->set_wrapped_number(true);
                         tensors.push_back(&made.back());
                         break;
                 }

@@ -61,6 +61,7 @@ struct Executor::Call {
 struct Executor::Step {
     enum Kind : uint8_t { Kernel, Call, Allocate, Release } kind;
     int index;
+    bool writes_input = false;
 };
 
 struct Executor::Context {
@@ -71,6 +72,11 @@ struct Executor::Context {
     std::vector<int64_t> symbols;
     std::vector<c10::IValue> stack;
 };
+
+bool& run_wrote() {
+    static thread_local bool wrote = false;
+    return wrote;
+}
 
 Executor::Executor(std::unique_ptr<Program> program, std::vector<c10::IValue> opaque, std::vector<at::Tensor> constants,
                    std::vector<int> mutated, const SymbolTable& symbols)
@@ -141,6 +147,7 @@ void Executor::plan_slots() {
 
 void Executor::plan_steps() {
     const auto& symbols = program_->symbols;
+    auto is_input = [&](int slot) { return slot >= 0 && slots_[slots_.at(slot).root].kind == SlotKind::Input; };
     int buffers = 0;
     int64_t work = 0;
     for (const runtime::Thunk& t : program_->thunks) {
@@ -164,7 +171,10 @@ void Executor::plan_steps() {
                 bool once = slots_[slot.root].in_arena && p.root_offset.constant() && p.offset.constant();
                 (once ? kernel.arena : kernel.params).push_back(std::move(p));
             }
-            steps_.push_back({Step::Kernel, static_cast<int>(kernels_.size())});
+            bool writes = false;
+            for (const loops::Stage& stage : program_->kernels.at(k->kernel).stages)
+                for (const loops::Store& store : stage.stores) writes |= is_input(k->slots.at(store.param));
+            steps_.push_back({Step::Kernel, static_cast<int>(kernels_.size()), writes});
             kernels_.push_back(std::move(kernel));
         } else if (const auto* c = std::get_if<runtime::RunCall>(&t)) {
             bool into = !c->results.empty() && out_variant(c->node->callee) != nullptr;
@@ -174,7 +184,9 @@ void Executor::plan_steps() {
             for (size_t i = 0; i < c->node->aliases.size() && i < c->results.size(); ++i)
                 tracked |= c->node->aliases[i] >= 0 && slots_.at(c->results[i]).escapes;
             calls_.push_back({PreparedCall(*c->node, opaque_, symbols, into), c->operands, c->results, into, tracked});
-            steps_.push_back({Step::Call, static_cast<int>(calls_.size()) - 1});
+            bool writes = false;
+            for (int w : c->node->writes) writes |= is_input(c->operands.at(w));
+            steps_.push_back({Step::Call, static_cast<int>(calls_.size()) - 1, writes});
             work = kLongRun;
         } else if (const auto* a = std::get_if<runtime::Allocate>(&t)) {
             if (!slots_.at(a->slot).in_arena) steps_.push_back({Step::Allocate, a->slot});
@@ -281,12 +293,16 @@ class Executor::Run {
     }
 
     void steps() {
-        for (const Step& s : e_.steps_) switch (s.kind) {
+        run_wrote() = false;
+        for (const Step& s : e_.steps_) {
+            if (s.writes_input) run_wrote() = true;
+            switch (s.kind) {
                 case Step::Kernel: kernel(e_.kernels_[s.index]); break;
                 case Step::Call: call(e_.calls_[s.index]); break;
                 case Step::Allocate: allocate(s.index); break;
                 case Step::Release: c_.tensors[s.index].reset(); break;
             }
+        }
     }
 
     // What the caller gets.

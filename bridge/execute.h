@@ -14,6 +14,9 @@
 
 namespace braze::bridge {
 
+// Whether the last run on this thread, of a program or a replay, came to where it writes what it was given.
+bool& run_wrote();
+
 class Executor {
   public:
     // constants: graph inputs that follow those given to run(). mutated: inputs that a run writes.

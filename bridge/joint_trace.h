@@ -24,9 +24,10 @@ struct JointTrace {
 };
 
 struct BackwardTraces {
-    std::vector<int> roots;          // values: the outputs that have a gradient function
-    std::vector<int> leaves;         // inputs that a gradient from any of them reaches
-    std::vector<JointTrace> joints;  // the likeliest first
+    std::vector<int> roots;                // values: the outputs that have a gradient function
+    std::vector<int> leaves;               // inputs that a gradient from any of them reaches
+    std::vector<std::vector<char>> reach;  // by root and leaf: whether a gradient gets from the one to the other
+    std::vector<JointTrace> joints;        // the likeliest first
 };
 
 }  // namespace braze::bridge

@@ -1,6 +1,7 @@
 #include "bridge/replay.h"
 
 #include "bridge/call.h"
+#include "bridge/execute.h"
 
 #include "core/support/error.h"
 
@@ -60,6 +61,7 @@ std::vector<at::Tensor> Replay::run(c10::ArrayRef<at::Tensor> inputs, const Symb
     // Autocast has already acted: its casts were recorded.
     c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     c10::AutoGradMode outer(at::GradMode::is_enabled());
+    run_wrote() = false;
     std::vector<at::Tensor> values(trace_.values.size());
     for (size_t v = 0; v < values.size(); ++v) {
         const ValueInfo& info = trace_.values[v];
@@ -76,6 +78,7 @@ std::vector<at::Tensor> Replay::run(c10::ArrayRef<at::Tensor> inputs, const Symb
     for (size_t i = 0; i < trace_.records.size(); ++i) {
         const Record& r = trace_.records[i];
         at::GradMode::set_enabled(grad && r.grad_mode);
+        if (!r.writes.empty()) run_wrote() = true;
         stack.clear();
         push_arguments(r, stack, [&](const Operand& o) {
             return grad ? with_grad(values[o.value], o.requires_grad) : values[o.value];

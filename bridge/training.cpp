@@ -15,7 +15,7 @@ namespace braze::bridge {
 
 namespace {
 
-// So often a backward pass may come from other outputs than expected before each run is operator by operator.
+// So often a backward pass may come from other outputs than expected before all runs are prepared for all outputs.
 constexpr int kMostSurprises = 4;
 
 // The program's outputs, then the gradients, as outputs of the joint trace.
@@ -38,12 +38,24 @@ std::vector<bool> used_roots(const JointTrace& joint, size_t roots) {
 
 }  // namespace
 
+bool covers(const std::vector<bool>& all, const std::vector<bool>& some) {
+    for (size_t i = 0; i < some.size(); ++i)
+        if (some[i] && !all[i]) return false;
+    return true;
+}
+
 void TrainedProgram::expect(const std::vector<bool>& roots_used) {
-    int found = -1;
-    if (++surprises <= kMostSurprises)
-        for (size_t k = 0; k < backward.joints.size(); ++k)
-            if (used_roots(backward.joints[k], backward.roots.size()) == roots_used) found = static_cast<int>(k);
-    expected = found;
+    int exact = -1, cover = -1;
+    size_t most = 0;
+    for (size_t k = 0; k < backward.joints.size(); ++k) {
+        const std::vector<bool> used = used_roots(backward.joints[k], backward.roots.size());
+        if (used == roots_used) exact = static_cast<int>(k);
+        if (backward.joints[k].tangents.size() > most && covers(used, roots_used)) {
+            cover = static_cast<int>(k);
+            most = backward.joints[k].tangents.size();
+        }
+    }
+    expected = exact >= 0 && ++surprises <= kMostSurprises ? exact : cover;
 }
 
 Training::Training(std::shared_ptr<const Trace> trace, std::vector<TraceOutput> outputs,
@@ -94,8 +106,8 @@ std::shared_ptr<const TrainingPlan> Training::make_plan(int index) const {
     plan->roots.resize(program.backward.roots.size(), -1);
     for (size_t i = 0; i < program.outputs.size(); ++i) {
         const TraceOutput& o = program.outputs[i];
-        int k = o.value < 0 ? -1 : converted.outputs[i];
-        BRAZE_CHECK(o.value < 0 || k >= 0, "an output that needs a gradient function is an input");
+        int k = o.value < 0 ? TrainingPlan::kNoTensor : converted.outputs[i];
+        BRAZE_CHECK(k >= 0 || !o.type || o.value < 0, "an output that needs a gradient function is an input");
         plan->outputs.push_back(k);
         auto root = std::find(program.backward.roots.begin(), program.backward.roots.end(), o.value);
         plan->leaves.push_back(o.requires_grad && root == program.backward.roots.end());
@@ -172,7 +184,8 @@ std::vector<at::Tensor> Training::run(const std::shared_ptr<const TrainingPlan>&
     node->keep(inputs, made);
     std::vector<at::Tensor> results;
     for (size_t i = 0; i < plan->outputs.size(); ++i) {
-        results.push_back(plan->outputs[i] < 0 ? at::Tensor() : made[plan->outputs[i]]);
+        const int k = plan->outputs[i];
+        results.push_back(k >= 0 ? made[k] : k == TrainingPlan::kNoTensor ? at::Tensor() : *inputs[-1 - k]);
         if (plan->leaves[i]) results.back().unsafeGetTensorImpl()->set_requires_grad(true);
     }
     return results;

@@ -8,6 +8,7 @@
 // engine. The next run then has halves for the backward pass that was seen.
 #pragma once
 #include <atomic>
+#include <limits>
 
 #include "bridge/compiled_trace.h"
 #include "bridge/execute.h"
@@ -34,6 +35,9 @@ struct TrainedProgram {
     void expect(const std::vector<bool>& roots_used);
 };
 
+// Whether what is in `some` is in `all`.
+bool covers(const std::vector<bool>& all, const std::vector<bool>& some);
+
 // The two halves for one of the joints.
 struct TrainingPlan {
     struct Tangent {
@@ -46,7 +50,9 @@ struct TrainingPlan {
         int output;  // of the backward program; -1 - k: tangent k itself
     };
     std::shared_ptr<TrainedProgram> program;
-    std::vector<int> outputs;           // per output of the trace: an output of the forward program; -1: no tensor
+    static constexpr int kNoTensor = std::numeric_limits<int>::min();
+    // Per output of the trace: an output of the forward program; -1 - k: input k (a number).
+    std::vector<int> outputs;
     std::vector<char> leaves;           // the same: whether it is a leaf that needs a gradient
     std::vector<int> roots;             // per root: an output of the forward program
     std::vector<bool> used;             // per root: whether the backward pass starts there

@@ -59,6 +59,8 @@ class CompiledGraph {
     virtual ~CompiledGraph() = default;
     // inputs: real tensors (borrowed), outputs: `count` new references on success. false with a Python exception set.
     virtual bool run(PyObject* const* inputs, int n_inputs, PyObject** outputs, int n_outputs) = 0;
+    // Whether the run that has just failed on this thread may have changed what it was given.
+    virtual bool wrote() const { return true; }
     virtual int ops() const = 0;        // captured operators
     virtual int torch_ops() const = 0;  // the calls of the program that led to them, as a torch-level graph counts them
     virtual int kernels() const = 0;

@@ -108,6 +108,8 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, PyObject* guard_fil
             *why = "error";
             return false;
         }
+        // (before the capture hands its trace over)
+        for (int i = 0; i < static_cast<int>(t.inputs.size()); ++i) s.repeatable &= !t.capture->mutated_input(i);
         s.graph = t.capture->finish(outputs, static_cast<int>(t.inputs.size()));
         if (!s.graph) {
             // an obstacle that only shows at the end (hooks in autograd's graph)
@@ -117,7 +119,6 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, PyObject* guard_fil
             return false;
         }
         for (GraphInput& in : t.inputs) s.inputs.push_back(in.source);
-        for (int i = 0; i < static_cast<int>(t.inputs.size()); ++i) s.repeatable &= !t.capture->mutated_input(i);
         Statistics& st = statistics();
         st.graphs++;
         st.kernels += s.graph->kernels();
@@ -394,7 +395,7 @@ RunResult run_segment(Segment& s, const Roots& roots, int* failed) {
         PyObject** in = n > 64 ? in_big.data() : in_small;
         for (size_t i = 0; i < n; ++i) in[i] = f.fetch(s.inputs[i]);
         if (provoked("run") || !s.graph->run(in, static_cast<int>(n), outputs, s.n_outputs))
-            return {s.repeatable ? RunResult::Failed : RunResult::Error};
+            return {s.repeatable || !s.graph->wrote() ? RunResult::Failed : RunResult::Error};
     }
     Builder b(s.recipes, f, outputs);
     RunResult r{s.returns ? RunResult::Returned : RunResult::Stopped};

@@ -121,6 +121,7 @@ def candidates(text: str) -> list[str]:
             if (
                 isinstance(child_of, ast.expr)
                 and not isinstance(child_of, (ast.Slice, ast.Starred))
+                and not any(isinstance(n, ast.Slice) for n in ast.iter_child_nodes(child_of))
                 and len(ast.unparse(e)) > 12
             ):
                 replacer = Replace(i, ast.unparse(child_of))

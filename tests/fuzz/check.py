@@ -32,21 +32,31 @@ def module(text: str, name: str) -> types.ModuleType:
     return m
 
 
-def arguments(m: types.ModuleType, seed: int, call: int) -> list[Any]:
-    """The arguments of one call; the same for the eager and the compiled module."""
+def standing(seed: int) -> str:
+    """What the program's tensors are to autograd: nothing, leaves, or results."""
+    return ("plain", "plain", "leaves", "results")[seed % 4]
+
+
+def arguments(m: types.ModuleType, seed: int, call: int) -> tuple[list[Any], list[torch.Tensor]]:
+    """The arguments of one call and the leaves behind them; the same for the eager and the compiled module."""
+    leaves: list[torch.Tensor] = []
     variant = 1 if call == 2 else 0
     r = random.Random(seed * 7 + variant)
     g = torch.Generator().manual_seed(seed * 7 + variant)
 
     def tensor() -> torch.Tensor:
-        return torch.randn(3, 4, generator=g, dtype=torch.float64)
+        t = torch.randn(3, 4, generator=g, dtype=torch.float64)
+        if standing(seed) == "plain" or r.random() < 0.3:
+            return t
+        leaves.append(t.requires_grad_())
+        return t if standing(seed) == "leaves" else t * 1
 
     a = tensor()
     b = a if r.random() < 0.1 else tensor()
     numbers = [r.randint(-3, 5) for _ in range(r.randint(2, 4))]
     table = {f"k{i}": r.randint(0, 4) for i in range(r.randint(1, 3))}
     thing = r.choice([m.Thing, m.Part])(r.randint(0, 4), tensor())
-    return [a, b, r.randint(-2, 5), r.choice([0.5, -1.5, 2.0]), r.random() < 0.5, numbers, table, thing]
+    return [a, b, r.randint(-2, 5), r.choice([0.5, -1.5, 2.0]), r.random() < 0.5, numbers, table, thing], leaves
 
 
 class Comparison:
@@ -56,6 +66,7 @@ class Comparison:
         self.partner: dict[int, int] = {}
         self.back: dict[int, int] = {}
         self.kept: list[Any] = []
+        self.roots: list[tuple[torch.Tensor, torch.Tensor]] = []  # with a gradient function
 
     def paired(self, a: int, b: int, path: str, what: str) -> bool:
         """True if seen before; raises where one side shares what the other does not."""
@@ -108,6 +119,9 @@ class Comparison:
         for what in ("dtype", "shape", "requires_grad"):
             if getattr(a, what) != getattr(b, what):
                 raise Difference(f"{path}.{what}: {getattr(a, what)} in eager, {getattr(b, what)} compiled")
+        if (a.grad_fn is None) != (b.grad_fn is None) or a.is_leaf != b.is_leaf:
+            raise Difference(f"{path}.grad_fn: {a.grad_fn} in eager, {b.grad_fn} compiled")
+        self.roots += [(a, b)] if a.grad_fn is not None else []
         if a.numel():
             if a.stride() != b.stride():
                 raise Difference(f"{path}.stride(): {a.stride()} in eager, {b.stride()} compiled")
@@ -116,6 +130,32 @@ class Comparison:
                 raise Difference(f"{path}.storage_offset(): {a.storage_offset()}, {b.storage_offset()} compiled")
         if not torch.allclose(a.double(), b.double(), rtol=1e-6, atol=1e-7, equal_nan=True):
             raise Difference(f"{path}: values differ by {(a.double() - b.double()).abs().max().item():.3g}")
+
+    def gradients(self, eager: list[Any], compiled: list[Any], path: str) -> None:
+        """Of some of what was met since the last time, with respect to these tensors."""
+        roots, self.roots = self.roots[-3:], []
+        if not roots or not eager:
+            return
+        found = []
+        for side, leaves in enumerate((eager, compiled)):
+            chosen = [pair[side] for pair in roots]
+            weights = [torch.cos(torch.arange(t.numel(), dtype=t.dtype)).reshape(t.shape) for t in chosen]
+            try:
+                found.append(torch.autograd.grad(chosen, leaves, weights, allow_unused=True))
+            except RuntimeError as e:
+                found.append(str(e).split(";")[0][:60])
+        if isinstance(found[0], str) or isinstance(found[1], str):
+            # (which tensors must not be changed before the backward pass: decision 10)
+            versions = any(isinstance(x, str) and x.startswith("one of the variables needed") for x in found)
+            if isinstance(found[0], str) != isinstance(found[1], str) and not versions:
+                e, c = (x if isinstance(x, str) else "a value" for x in found)
+                raise Difference(f"{path}: {e} in eager, {c} compiled")
+            return
+        for i, (x, y) in enumerate(zip(*found, strict=True)):
+            if (x is None) != (y is None):
+                raise Difference(f"{path} {i}: {x} in eager, {y} compiled")
+            if x is not None and not torch.allclose(x, y, rtol=1e-6, atol=1e-7, equal_nan=True):
+                raise Difference(f"{path} {i}: values differ by {(x - y).abs().max().item():.3g}")
 
 
 collections_deque = __import__("collections").deque
@@ -147,7 +187,7 @@ def compare(eager: types.ModuleType, compiled: types.ModuleType, f: Any, seed: i
     """Both are called side by side."""
     both = Comparison()  # what is shared between calls, too
     for call in range(CALLS):
-        ours, theirs = arguments(compiled, seed, call), arguments(eager, seed, call)
+        (ours, our_leaves), (theirs, their_leaves) = arguments(compiled, seed, call), arguments(eager, seed, call)
         expected, got = outcome(eager.f, theirs), outcome(f, ours)
         where = f"call {call}"
         if expected[0] != got[0]:
@@ -156,6 +196,7 @@ def compare(eager: types.ModuleType, compiled: types.ModuleType, f: Any, seed: i
         both.same(expected[2], got[2], f"{where}: output")
         for name, x, y in zip(("a", "b", "n", "x", "flag", "numbers", "table", "thing"), theirs, ours, strict=True):
             both.same(x, y, f"{where}: argument {name}")
+        both.gradients(their_leaves, our_leaves, f"{where}: gradient")
         both.same([eager.COUNT, eager.LOG], [compiled.COUNT, compiled.LOG], f"{where}: globals")
 
 
