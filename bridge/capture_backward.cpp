@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "bridge/capture.h"
+#include "bridge/options.h"
 #include "bridge/pending.h"
 #include "core/ir/graph.h"
 
@@ -32,6 +33,12 @@ std::vector<Node*> graph_behind(const std::vector<at::Tensor>& tensors) {
 c10::TensorImpl* leaf_of(Node* n) {
     auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(n);
     return leaf ? leaf->variable.unsafeGetTensorImpl() : nullptr;
+}
+
+// The program runs operator by operator then.
+void report_obstacle(const std::string& reason) {
+    PyErr_Clear();
+    if (PipelineOptions options = pipeline_options(); options.dump) options.dump("no joint trace", reason);
 }
 
 }  // namespace
@@ -68,16 +75,20 @@ bool Tracer::one_function_suffices(const std::vector<at::Tensor>& outputs) const
     }
     for (Node* n : graph_behind(outputs))
         if (c10::TensorImpl* leaf = leaf_of(n); leaf && !inputs.contains(leaf)) return false;
-    bool writes_input = false, places = false;
-    for (const InputFake& in : input_fakes_)
-        writes_input |= trace_.written_sets[trace_.values[trace_.inputs[in.id]].alias_set];
+    std::unordered_set<int> written;
+    for (const InputFake& in : input_fakes_) {
+        const int set = trace_.values[trace_.inputs[in.id]].alias_set;
+        if (trace_.written_sets[set]) written.insert(set);
+    }
     for (const Record& r : trace_.records) {
-        places |= r.info->callee.starts_with("aten::as_strided");
+        // (for gradients of gradients the program runs again on copies of what it wrote, which lie elsewhere)
+        if (r.info->callee.starts_with("aten::as_strided"))
+            for (const Operand& o : r.operands)
+                if (written.contains(trace_.values[o.value].alias_set)) return false;
         for (const c10::IValue& v : r.args)
             if (v.isGenerator()) return false;
     }
-    // (for gradients of gradients the program runs again on copies of what it wrote, which lie elsewhere)
-    return !(writes_input && places);
+    return true;
 }
 
 // A fake for the gradient of an output, with that output's layout.
@@ -160,7 +171,7 @@ void Tracer::trace_backward(const std::vector<PyObject*>& outputs, int n_inputs)
         std::optional<JointTrace> joint;
         try {
             joint = record_backward(roots, choice, leaves, n_inputs);
-        } catch (const std::exception&) { PyErr_Clear(); }
+        } catch (const std::exception& e) { report_obstacle(e.what()); }
         trace_ = program;
         touched_ = touched;
         if (!joint) continue;
@@ -224,8 +235,8 @@ bool Tracer::run_engine(const std::vector<at::Tensor>& roots, const std::vector<
         done = true;
     } catch (python_error& e) {
         e.restore();
-        PyErr_Clear();
-    } catch (const std::exception&) { PyErr_Clear(); }
+        report_obstacle("a Python error");
+    } catch (const std::exception& e) { report_obstacle(e.what()); }
     in_backward_ = false;
     if (paused_ > 0) leave();
     return done;

@@ -22,13 +22,15 @@
 // views of it taken after that.
 //
 // Before that, tensors that are cut into pieces which are then written one by one are taken apart
-// (functionalize/pieces.h).
+// (functionalize/pieces.h), and normalisations from the running statistics that they write
+// (functionalize/statistics.h).
 //
 // All other writes stay real in-place calls, which nothing is moved across.
 #include "core/ir/builder.h"
 #include "core/passes/functionalize/inplace.h"
 #include "core/passes/functionalize/pieces.h"
 #include "core/passes/functionalize/plan.h"
+#include "core/passes/functionalize/statistics.h"
 #include "core/passes/pass.h"
 #include "core/support/error.h"
 
@@ -164,7 +166,8 @@ class Functionalizer {
 bool functionalize(ir::Graph& g, Context& c) {
     if (!c.options.codegen)
         return false;  // nothing is fused: writing in place is as good, and the pure forms need kernels
-    const bool separated = functionalization::separate_pieces(g);
+    bool separated = functionalization::separate_statistics(g);
+    separated |= functionalization::separate_pieces(g);
     functionalization::Plan plan(g);
     if (!plan.any()) return separated;
     functionalization::Functionalizer(g, plan).run();

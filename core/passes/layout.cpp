@@ -5,7 +5,8 @@
 // weights, which are rearranged in any case, cost more then. So a convolution of a large image by small weights gets
 // its image in that layout and says so of its result, and what is computed from the result element by element, up to
 // the next convolution, has that layout too. A value whose layout is eager's (an output, an operand of another Call) is
-// copied back; the schedule drops the copies that nobody needs.
+// copied back; the schedule drops the copies that nobody needs. Their gradients follow: where the image of a
+// convolution has that layout, the gradient of its result gets it too, and those that come out have it.
 //
 // The `twin` of a value has the same elements and another layout. A value gets one if its memory is never written in
 // place.
@@ -46,11 +47,20 @@ bool follows_operand(const Node& n) {
     return n.callee == "aten::max_pool2d_with_indices" || n.callee == "aten::upsample_bilinear2d";
 }
 
-bool is_convolution(const Node& n) {
-    if (n.callee != "aten::convolution" || n.operands.size() < 2) return false;
+bool has_fast_layout(const Node& n, DType d) {
     const bool* transposed = n.get<bool>("transposed");
-    const DType d = n.results[0]->type.dtype;
     return transposed && !*transposed && (d == DType::F32 || d == DType::BF16);
+}
+bool is_convolution(const Node& n) {
+    return n.callee == "aten::convolution" && n.operands.size() >= 2 && has_fast_layout(n, n.results[0]->type.dtype);
+}
+
+// Calls of a gradient and of the image that the forward operator had, all of whose results that are images (the
+// gradients of an image and of weights) have that image's layout.
+bool is_gradient(const Node& n) {
+    if (n.operands.size() < 3 || !is_image(n.operands[0]->type)) return false;
+    return n.callee == "aten::max_pool2d_with_indices_backward" ||
+           (n.callee == "aten::convolution_backward" && has_fast_layout(n, n.operands[0]->type.dtype));
 }
 
 // So many elements of the image and the result for each of the weights.
@@ -113,7 +123,44 @@ class Layout {
         b.replace(r, copy);
     }
 
+    // v, or what has its elements with the channels innermost.
+    Value* channels_last_twin(Value* v) const {
+        if (is_channels_last(v->type)) return v;
+        Value* t = twin(v);
+        return t && is_channels_last(t->type) ? t : nullptr;
+    }
+
+    // The forward operator had its image in the new layout.
+    bool gradient(Node& n, Builder& b) {
+        if (!is_pure(n) || !n.aliases.empty() || !is_planes(n.operands[1]->type)) return false;
+        std::vector<Value*> operands = n.operands;
+        for (Value* v : operands)
+            if (written(v)) return false;
+        for (const Value* r : n.results)
+            if (written(r)) return false;
+        if (!(operands[1] = channels_last_twin(n.operands[1]))) return false;
+        // (of other operands, the weights stay as they are and the indices of a pool have a twin)
+        if (n.callee != "aten::convolution_backward" && !(operands[2] = channels_last_twin(n.operands[2])))
+            return false;
+        operands[0] = channels_last_twin(n.operands[0]);
+        if (!operands[0])
+            operands[0] = twins_[n.operands[0]] = b.copy(n.operands[0], channels_last(n.operands[0]->type.sizes));
+        Node* made = b.repeat(n, std::move(operands));
+        for (size_t i = 0; i < n.results.size(); ++i) {
+            Value *r = n.results[i], *t = made->results[i];
+            if (is_planes(r->type)) {
+                become(r, Builder::with_strides(t, channels_last(t->type.sizes)), b);
+            } else {
+                t->storage = r->storage;
+                t->name = r->name;
+                b.replace(r, t);
+            }
+        }
+        return true;
+    }
+
     bool call(Node& n, Builder& b) {
+        if (is_gradient(n)) return gradient(n, b);
         if (!is_pure(n) || !n.aliases.empty() || n.operands.empty() || written(n.operands[0])) return false;
         for (const Value* r : n.results)
             if (written(r) || !is_planes(r->type)) return false;

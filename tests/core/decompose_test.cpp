@@ -411,6 +411,24 @@ TEST(Decompose, BatchNormOnlyInInference) {
     EXPECT_EQ(operators(lowered(text("true"))), "call");
 }
 
+TEST(Decompose, GradientsOfSlicesWithSteps) {
+    const auto gradient = [](int start, int step, int size) {
+        const int n = (size - start + step - 1) / step;
+        std::vector<double> ones(static_cast<size_t>(n)), want(static_cast<size_t>(size), 0.0);
+        for (int i = 0; i < n; ++i) want[static_cast<size_t>(start + i * step)] = ones[static_cast<size_t>(i)] = i + 1;
+        const auto str = [](int k) { return std::to_string(k); };
+        auto out =
+            run("  %0 : f32[1, " + str(n) + "] = input\n  %1 : f32[1, " + str(size) +
+                    "] = call aten::slice_backward(grad_output=%0, input_sizes=[1, " + str(size) +
+                    "], dim=1, start=" + str(start) + ", end=9223372036854775807, step=" + str(step) + ")\n  return %1",
+                {tensor(DType::F32, {1, n}, ones)});
+        expect_numbers(out[0], want);
+    };
+    for (int step : {1, 2, 3})
+        for (int start : {0, 1, 2, 4})
+            for (int size : {5, 6, 7, 8}) gradient(start, step, size);
+}
+
 TEST(Decompose, NllLossIgnores) {
     auto out = run(R"(  %0 : f32[3, 2] = input
   %1 : i64[3] = input

@@ -116,6 +116,34 @@ def test_result_of_batch_norm_is_written(training):
     assert_same(dict(net.state_dict()), dict(twin.state_dict()), rtol=1e-4, atol=1e-5)
 
 
+def test_images_keep_their_layout_between_convolutions():
+    net = nn.Sequential(
+        nn.Conv2d(3, 16, 3, 2, 1, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+        nn.Conv2d(16, 16, 3, 1, 1, groups=16),
+        nn.BatchNorm2d(16, momentum=0.3),
+        nn.ReLU6(),
+        nn.Conv2d(16, 8, 1),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    )
+    for x in (torch.randn(4, 3, 32, 32), leaf(4, 3, 32, 32)):
+        for layout in (torch.contiguous_format, torch.channels_last):
+            twin = x.detach().clone(memory_format=layout).requires_grad_(x.requires_grad)
+            check_module(copy.deepcopy(net), twin, rtol=1e-4, atol=1e-4)
+
+
+def test_slices_with_steps():
+    def f(x):
+        even, odd = x[..., ::2], x[..., 1::2]
+        return torch.stack((even * 2, odd + even), -1).flatten(-2) + x[..., 2:].sum() + x[1:, ::3].sum()
+
+    check(f, leaf(3, 8))
+    check(f, leaf(3, 6, seed=1))
+
+
 def test_batch_norm_without_weights_and_of_an_input_without_gradient():
     check_module(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2), nn.BatchNorm1d(2, affine=False)), torch.randn(6, 4))
 

@@ -1,5 +1,6 @@
 // Copies and rearrangements: clone, conversions, cat, pad, roll, flip, repeat, pixel shuffles, nearest upsampling.
 #include <cmath>
+#include <tuple>
 
 #include "core/passes/decompose/rules.h"
 #include "core/passes/decompose/term.h"
@@ -67,6 +68,17 @@ void replace_slice(Lowering& c, Value* x, Value* src, int axis, const Expr& star
     parts.push_back(c.b.cast(src, x->type.dtype));
     if (end != size) parts.push_back(c.b.slice_axis(x, axis, end, size - end));
     c.done(parts.size() == 1 ? parts[0] : c.b.cat(parts, axis));
+}
+
+// x with step - 1 zeros between its elements along an axis, and where its part of what begins with x at `start` begins:
+// as far in front as makes that a multiple of the step, if it is known.
+std::pair<Value*, Expr> spaced(Lowering& c, Value* x, int axis, const Expr& start, int64_t step) {
+    const int64_t before = start.as_const().value_or(0) % step;
+    Sizes low(static_cast<size_t>(x->type.rank()) + 1, Expr(0)), high = low, merged = x->type.sizes;
+    low[axis + 1] = before;
+    high[axis + 1] = step - 1 - before;
+    merged[axis] = merged[axis] * step;
+    return {c.b.reshape(c.b.pad(c.b.unsqueeze(x, axis + 1), low, high, 0.0), merged), start - before};
 }
 
 }  // namespace
@@ -202,10 +214,12 @@ void slice_backward(Lowering& c) {
     Value* grad = c.tensor("grad_output");
     int rank = grad->type.rank();
     int axis = c.axis("dim", rank);
-    c.require(c.constant("step") == 1 && rank > 0 && grad->type.dtype == c.dtype());
+    const int64_t step = c.constant("step");
+    c.require(step >= 1 && rank > 0 && grad->type.dtype == c.dtype());
     Expr size = c.sizes()[axis], start = c.integer("start");
     if (shapes::known_lt(start, 0)) start = start + size;
     c.require(shapes::known_le(0, start) && shapes::known_le(start, size));
+    if (step > 1) std::tie(grad, start) = spaced(c, grad, axis, start, step);
     Sizes low(rank, Expr(0)), high(rank, Expr(0));
     low[axis] = start;
     high[axis] = size - start - grad->type.sizes[axis];

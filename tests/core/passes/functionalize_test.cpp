@@ -41,6 +41,59 @@ TEST(Functionalize, ACallThatWritesOneTensorAndMakesAnother) {
     })"));
 }
 
+const char* kBatchNorm = R"(graph {
+        %0 @0 : f32[4, 3] = input
+        %1 @1 : f32[3] = input
+        %2 @2 : f32[3] = input
+        %3 : f32[4, 3], %4 : f32[3], %5 : f32[3] = call aten::native_batch_norm(input=%0, weight=none, bias=none, running_mean=%1, running_var=%2, training=true, momentum=0.25, eps=1e-05) writes=[1, 2]
+        return %3
+    })";
+
+TEST(Functionalize, RunningStatisticsAreWrittenAtTheEnd) {
+    ir::Graph g = ir::parse_graph(kBatchNorm);
+    EXPECT_TRUE(apply("functionalize", g));
+    EXPECT_TRUE(same(ir::print(g), R"(graph {
+        %0 @0 : f32[4, 3] = input
+        %1 @1 : f32[3] = input
+        %2 @2 : f32[3] = input
+        %3 : f32[3], %4 : f32[3] = var_mean(%0, dims=[0], keepdim=false, correction=0.0)
+        %5 : f32[3] = scalar(value=4.0)
+        %6 : f32[3] = scalar(value=3.0)
+        %7 : f32[3] = scalar(value=0.25)
+        %8 : f32[3] = mul(%4, %7)
+        %9 : f32[3] = scalar(value=0.75)
+        %10 : f32[3] = mul(%1, %9)
+        %11 : f32[3] = add(%8, %10)
+        %12 : f32[3] = div(%5, %6)
+        %13 : f32[3] = mul(%3, %12)
+        %14 : f32[3] = scalar(value=0.25)
+        %15 : f32[3] = mul(%13, %14)
+        %16 : f32[3] = scalar(value=0.75)
+        %17 : f32[3] = mul(%2, %16)
+        %18 : f32[3] = add(%15, %17)
+        %19 : f32[4, 3], %20 : f32[3], %21 : f32[3] = call aten::_native_batch_norm_legit.no_stats(input=%0, weight=none, bias=none, training=true, momentum=0.25, eps=1e-05)
+        %22 @3 : f32[3] = copy(%11)
+        %23 @4 : f32[3] = copy(%18)
+        %24 @1 : f32[3] = call aten::copy_(self=%1, src=%22, non_blocking=false) writes=[0] aliases=[0]
+        %25 @2 : f32[3] = call aten::copy_(self=%2, src=%23, non_blocking=false) writes=[0] aliases=[0]
+        return %19
+    })"));
+}
+
+TEST(Functionalize, StatisticsThatAreNotKnownStay) {
+    const auto stays = [](std::string_view what, std::string_view instead) {
+        std::string text = kBatchNorm;
+        for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + instead.size()))
+            text.replace(at, what.size(), instead);
+        ir::Graph g = ir::parse_graph(text);
+        EXPECT_FALSE(apply("functionalize", g)) << ir::print(g);
+    };
+    stays("[4, 3]", "[1, 3]");  // no variance
+    stays("f32", "bf16");       // computed in another type
+    stays("%2 @2", "%2 @1");    // the two share memory
+    stays("true", "false");
+}
+
 TEST(Functionalize, ViewsAreTakenAgain) {
     EXPECT_TRUE(same(after("functionalize", R"(graph {
         %0 @0 : f32[2, 3] = input

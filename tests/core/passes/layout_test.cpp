@@ -65,6 +65,25 @@ TEST(Layout, ReductionsAndPaddings) {
     EXPECT_EQ(count(got, "f32[2, 3, 6, 7]{126, 1, 21, 3} = pad"), 1u) << got;
 }
 
+TEST(Layout, GradientsFollowTheImage) {
+    std::string text = graph("%2 : f32[2, 3, 4, 5] = " + convolution("%0") +
+                             "\n %3 : f32[2, 3, 4, 5] = relu(%2)\n %4 : f32[2, 3, 4, 5] = input\n"
+                             "%5 : f32[2, 3, 4, 5] = mul(%3, %4)\n"
+                             "%6 : f32[2, 3, 4, 5], %7 : f32[3, 3, 1, 1], %8 : f32[3] = call "
+                             "aten::convolution_backward(grad_output=%5, input=%0, weight=%1, bias_sizes=[3], "
+                             "stride=[1, 1], padding=[0, 0], dilation=[1, 1], transposed=false, output_padding=[0, 0], "
+                             "groups=1, output_mask=b[true, true, true])\n"
+                             "%9 : f32[2, 3, 4, 5] = neg(%6)\n return %9, %7, %8");
+    ir::Graph g = ir::parse_graph(text);
+    EXPECT_TRUE(apply("layout", g));
+    apply("dce", g);
+    const std::string got = ir::print(g);
+    EXPECT_EQ(count(got, kLast + "= mul"), 1u) << got;
+    EXPECT_EQ(count(got, kLast.substr(0, kLast.size() - 1) + ", %"), 1u) << got;
+    EXPECT_EQ(count(got, kLast + "= neg"), 1u) << got;
+    EXPECT_EQ(count(got, kPlanes + "= copy"), 1u) << got;  // of the result
+}
+
 TEST(Layout, StaysWhereItIsNotKnownToPay) {
     const auto unchanged = [](const std::string& body) {
         ir::Graph g = ir::parse_graph(graph(body));
