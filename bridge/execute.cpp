@@ -295,13 +295,15 @@ class Executor::Run {
     void steps() {
         run_wrote() = false;
         for (const Step& s : e_.steps_) {
-            if (s.writes_input) run_wrote() = true;
+            // (an operator that raises has checked before it writes)
+            if (s.writes_input && s.kind == Step::Kernel) run_wrote() = true;
             switch (s.kind) {
                 case Step::Kernel: kernel(e_.kernels_[s.index]); break;
                 case Step::Call: call(e_.calls_[s.index]); break;
                 case Step::Allocate: allocate(s.index); break;
                 case Step::Release: c_.tensors[s.index].reset(); break;
             }
+            if (s.writes_input) run_wrote() = true;
         }
     }
 

@@ -78,13 +78,13 @@ std::vector<at::Tensor> Replay::run(c10::ArrayRef<at::Tensor> inputs, const Symb
     for (size_t i = 0; i < trace_.records.size(); ++i) {
         const Record& r = trace_.records[i];
         at::GradMode::set_enabled(grad && r.grad_mode);
-        if (!r.writes.empty()) run_wrote() = true;
         stack.clear();
         push_arguments(r, stack, [&](const Operand& o) {
             return grad ? with_grad(values[o.value], o.requires_grad) : values[o.value];
         });
         if (r.symbolic_args) put_sizes(*r.info, stack, sizes);
         r.info->op.callBoxed(&stack);
+        if (!r.writes.empty()) run_wrote() = true;
         size_t k = 0;
         auto keep = [&](const at::Tensor& t) {
             int value = r.results.at(k++);
