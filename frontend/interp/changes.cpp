@@ -101,11 +101,23 @@ int bz_store_global(bz_frame* f, PyObject* name, PyObject* value) {
     return value ? PyDict_SetItem(g, name, value) : PyDict_DelItem(g, name);
 }
 
+int bz_empty_deref(PyObject* cell) {
+    Tracer& t = *Tracer::current();
+    if (!t.begin_hook()) return -1;
+    SourceId s = t.source_of(cell);
+    if (s != kNoSource && !t.journal.changed(cell))
+        t.guards.absent(t.guards.sources.add(SourceKind::CellContents, s, nullptr));
+    return 0;
+}
+
 int bz_store_deref(bz_frame*, int, PyObject* cell, PyObject* value) {
     Tracer& t = *Tracer::current();
     if (!t.begin_hook()) return -1;
     if (!t.is_fresh(cell)) {
-        if (t.source_of(cell) == kNoSource) return t.stop("unknown-object", "a variable of another function"), -1;
+        SourceId s = t.source_of(cell);
+        if (s == kNoSource) return t.stop("unknown-object", "a variable of another function"), -1;
+        if (!value && !t.journal.changed(cell))
+            t.guards.present(t.guards.sources.add(SourceKind::CellContents, s, nullptr));
         if (t.journal.before_cell(cell) < 0) return -1;
     }
     return PyCell_Set(cell, value);

@@ -261,6 +261,11 @@ void bz_delete_fast_root(int i) {
     t.store_local(i);
 }
 
+void bz_unbound_fast_root(int i) {
+    Tracer& t = *Tracer::current();
+    if (i < t.state_size() && !t.stored_local(i)) t.guards.absent(t.guards.sources.local(i));
+}
+
 int bz_mutate_container(PyObject* container) {
     Tracer& t = *Tracer::current();
     if (t.source_of(container) == braze::frontend::kNoSource) return 0;

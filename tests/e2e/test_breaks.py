@@ -323,3 +323,48 @@ def test_results_that_nobody_reads_are_not_guarded():
         assert kept == 2 * i + 1
         assert_same(y, torch.full((2,), 4.0))
     assert braze.compilations() - before <= 1  # `kept` becomes a dynamic number
+
+
+def test_a_variable_that_is_bound_in_some_rounds_only():
+    """The same segment begins with the variable bound in one round of the loop and unbound in another."""
+
+    def local(x):
+        for i in range(3):
+            print(end="")
+            try:
+                x = x + v
+            except UnboundLocalError:
+                x = x * 10
+            v = i + 1
+        return x
+
+    def cell(x):
+        def reader():
+            return v
+
+        for i in range(3):
+            print(end="")
+            try:
+                x = x + reader()
+            except NameError:
+                x = x * 10
+            v = i + 1
+        return x
+
+    def deleted(x):
+        v = x.shape[0]
+
+        def reader():
+            return v
+
+        for _ in range(2):
+            print(end="")
+            try:
+                del v
+            except UnboundLocalError:
+                x = x * 10
+            x = x + 1
+        return x
+
+    for f in (local, cell, deleted):
+        assert_like_eager(f, torch.ones(3))

@@ -85,7 +85,7 @@
     /* ---- cells */
     OP(LOAD_DEREF) {
         PyObject *cell = LOCAL(oparg);
-        if (!PyCell_GET(cell)) { bz_unbound_deref(frame->f_code, oparg); goto error; }
+        if (!PyCell_GET(cell)) goto unbound_cell;
         PyObject *v = ACCESS(load_deref)(frame, oparg, cell);
         NEED(v);
         PUSH(v);
@@ -98,7 +98,7 @@
     }
     OP(DELETE_DEREF) {
         PyObject *cell = LOCAL(oparg);
-        if (!PyCell_GET(cell)) { bz_unbound_deref(frame->f_code, oparg); goto error; }
+        if (!PyCell_GET(cell)) goto unbound_cell;
         OKAY(ACCESS(store_deref)(frame, oparg, cell, NULL));
         NEXT;
     }
@@ -107,7 +107,7 @@
         if (!v) {
             if (_PyErr_Occurred(ts) || ABORTING()) goto error;
             PyObject *cell = LOCAL(oparg);
-            if (!PyCell_GET(cell)) { bz_unbound_deref(frame->f_code, oparg); goto error; }
+            if (!PyCell_GET(cell)) goto unbound_cell;
             v = ACCESS(load_deref)(frame, oparg, cell);
         }
         NEED(v);

@@ -191,7 +191,17 @@ unknown_opcode:
     PyErr_Format(PyExc_SystemError, "unknown opcode %d", op);
     goto error;
 
+unbound_cell:
+#if TRACED
+    if (bz_empty_deref(LOCAL(oparg)) < 0) goto error;
+#endif
+    bz_unbound_deref(frame->f_code, oparg);
+    goto error;
+
 unbound_local:
+#if TRACED
+    if (is_root) bz_unbound_fast_root(oparg);
+#endif
     bz_name_error(PyExc_UnboundLocalError, BZ_UNBOUND_LOCAL_ERROR,
                   PyTuple_GET_ITEM(frame->f_code->co_localsplusnames, oparg));
 
