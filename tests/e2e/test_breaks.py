@@ -332,7 +332,7 @@ def test_a_variable_that_is_bound_in_some_rounds_only():
         for i in range(3):
             print(end="")
             try:
-                x = x + v
+                x = x + v  # noqa: F821
             except UnboundLocalError:
                 x = x * 10
             v = i + 1
