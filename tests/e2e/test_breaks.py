@@ -355,7 +355,7 @@ def test_a_variable_that_is_bound_in_some_rounds_only():
         v = x.shape[0]
 
         def reader():
-            return v
+            return v  # noqa: F821
 
         for _ in range(2):
             print(end="")
