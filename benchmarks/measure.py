@@ -70,13 +70,17 @@ def measure(
     compile: Callable[..., Any],
     stats: Callable[[], dict[str, Any]] | None = None,
     seconds: float = 1.0,
+    around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
 ) -> Measured:
-    """Compiles `fn`, compares its result with eager's and times both."""
-    with torch.no_grad():
+    """Compiles `fn`, compares its result with eager's and times both. With `around`: what that makes of each, with
+    gradients."""
+    with torch.set_grad_enabled(around is not None):
+        wrap = around or (lambda f: f)
+        fn, inner = wrap(fn), fn
         expected = fn(**inputs)
         before = stats() if stats else {}
         start = time.perf_counter()
-        compiled = compile(fn)
+        compiled = wrap(compile(inner))
         actual = compiled(**inputs)
         first = time.perf_counter() - start
         after = stats() if stats else {}

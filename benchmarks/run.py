@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The project's own benchmarks: run.py [--suites operators,models] [--compilers braze,torch] [--only NAME,...]
+"""The project's own benchmarks: run.py [--suites operators,training,models] [--compilers braze,torch] [--only NAME,...]
 
 Prints, for each workload and compiler, cold seconds (eager's call taken off), the medians of eager and compiled calls
 that take turns, their ratio and the error against eager. Ratios are comparable between machines, times are not.
@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from architectures import ARCHITECTURES, make
 from measure import Measured, measure
 from operators import OPERATORS
+from training import TRAINING
 
 COMPILERS = ("braze", "torch")
 
@@ -36,10 +37,12 @@ def compile_function(compiler: str) -> Callable[..., Any]:
     return torch.compile
 
 
-def workloads(suites: list[str], only: list[str]) -> list[tuple[str, Callable[[], tuple[Any, dict[str, Any]]]]]:
-    found: list[tuple[str, Callable[[], tuple[Any, dict[str, Any]]]]] = []
+def workloads(suites: list[str], only: list[str]) -> list[tuple[str, Callable[[], tuple[Any, ...]]]]:
+    found: list[tuple[str, Callable[[], tuple[Any, ...]]]] = []
     if "operators" in suites:
         found += OPERATORS.items()
+    if "training" in suites:
+        found += TRAINING.items()
     if "models" in suites:
         found += [(name, lambda name=name: make(name)) for name in ARCHITECTURES]
     return [(name, f) for name, f in found if not only or name in only]
@@ -76,7 +79,7 @@ def geomean(values: list[float]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suites", default="operators,models")
+    parser.add_argument("--suites", default="operators,training,models")
     parser.add_argument("--compilers", default="braze")
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=1.0, help="of timing, a workload and compiler")
@@ -84,7 +87,7 @@ def main() -> None:
     args = parser.parse_args()
     compilers = args.compilers.split(",")
     for name, given, allowed in (
-        ("suite", args.suites.split(","), ("operators", "models")),
+        ("suite", args.suites.split(","), ("operators", "training", "models")),
         ("compiler", compilers, COMPILERS),
     ):
         for value in given:
@@ -99,11 +102,10 @@ def main() -> None:
             for compiler in compilers:
                 progress.update(task, description=f"{name} ({compiler})")
                 torch.manual_seed(0)
-                fn, inputs = make_workload()
+                fn, inputs, *around = make_workload()
                 stats = braze.stats if compiler == "braze" else None
-                results.append(
-                    measure(name, fn, inputs, compiler, compile_function(compiler), stats, seconds=args.seconds)
-                )
+                compile = compile_function(compiler)
+                results.append(measure(name, fn, inputs, compiler, compile, stats, args.seconds, *around))
                 progress.advance(task)
     console.print(table_of(results))
     for compiler in compilers:

@@ -39,4 +39,14 @@ class BackwardNode final : public torch::autograd::Node {
     bool released_ = false;
 };
 
+// The gradient function of a result whose graph the program itself has used up.
+class UsedUpNode final : public torch::autograd::Node {
+  public:
+    using Node::Node;
+    torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
+        TORCH_CHECK(false, torch::autograd::ERR_BACKWARD_TWICE);
+    }
+    std::string name() const override { return "BrazeBackward"; }
+};
+
 }  // namespace braze::bridge

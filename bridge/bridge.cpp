@@ -22,8 +22,14 @@ struct Bridge final : frontend::TensorBridge {
     std::unique_ptr<frontend::Capture> begin_capture(frontend::CaptureOptions options) override {
         return std::make_unique<Tracer>(std::move(options));
     }
-    std::unique_ptr<frontend::TensorGuard> tensor_guard(PyObject* real, uint64_t dynamic_dims) override {
-        return make_tensor_guard(real, dynamic_dims);
+    std::unique_ptr<frontend::TensorGuard> tensor_guard(PyObject* real, uint64_t dynamic_dims,
+                                                        frontend::GradientUse use) override {
+        return make_tensor_guard(real, dynamic_dims, use);
+    }
+    PyObject* gradient(PyObject* tensor) const override { return THPVariable_Wrap(THPVariable_Unpack(tensor).grad()); }
+    std::string gradient_obstacle(PyObject* real, frontend::GradientUse use) const override {
+        const char* obstacle = bridge::gradient_obstacle(*THPVariable_Unpack(real).unsafeGetTensorImpl(), use);
+        return obstacle ? obstacle : "";
     }
     bool same_storage(PyObject* a, PyObject* b) const override {
         const at::Tensor &x = THPVariable_Unpack(a), &y = THPVariable_Unpack(b);

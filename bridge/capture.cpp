@@ -49,6 +49,8 @@ Tracer::Tracer(frontend::CaptureOptions options) : options_(std::move(options)),
 Tracer::~Tracer() {
     if (!finished_ && paused_ == 0) leave();
     if (t_active == this) t_active = nullptr;
+    for (InputFake& in : input_fakes_)  // a gradient with a graph refers to its tensor
+        if (in.fake.grad().defined()) in.fake.mutable_grad().reset();
 }
 
 void Tracer::release_thread() {
@@ -230,6 +232,12 @@ void Tracer::take_operand(Pending& p, int arg, int pos, at::Tensor& t) {
     }
     const ValueInfo& value = trace_.values[fake->value()];
     if (value.kind == ValueInfo::Input) touched_[value.producer] = true;
+    if (function_operands_) {
+        at::Tensor& known = (*function_operands_)[fake->value()];
+        if (!known.defined() || t.requires_grad()) known = t;
+    } else if (value.kind == ValueInfo::Undefined) {
+        stop("autograd", "a tensor that the backward of an autograd.Function made is used outside");
+    }
     p.record.operands.push_back({arg, pos, fake->value(), t.requires_grad()});
     p.operands.push_back(t);
     p.symbolic |= fake->symbolic() != nullptr;
@@ -695,8 +703,12 @@ std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObje
             }
             BRAZE_CHECK(is_fake(o), "an output of the graph is no tensor of this trace");
             const at::Tensor& t = THPVariable_Unpack(o);
-            tensors.push_back(t);
             results.push_back({as_fake(t)->value(), t.requires_grad(), Py_TYPE(o)});
+            if (auto used_up = used_up_.find(t.unsafeGetTensorImpl()); used_up != used_up_.end()) {
+                results.back().used_up = used_up->second;
+                continue;
+            }
+            tensors.push_back(t);
             needs_grad |= t.requires_grad() && t.grad_fn();
         }
         // (written with what needs a gradient, whether or not the program returns anything)

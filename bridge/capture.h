@@ -1,6 +1,7 @@
 // One trace: the dispatch mode below autograd and the fallback above it that together record a Trace.
 #pragma once
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "bridge/dispatch_mode.h"
@@ -8,6 +9,10 @@
 #include "bridge/joint_trace.h"
 #include "bridge/trace.h"
 #include "frontend/bridge_api.h"
+
+namespace torch::autograd {
+struct PyNode;
+}
 
 namespace braze::bridge {
 
@@ -29,6 +34,8 @@ class Tracer final : public frontend::Capture {
     std::unique_ptr<frontend::ShapeGuard> shape_guard() const override;
     PyObject* symbolic_input(PyObject* number, int id) override;
     bool is_fixed(int input_id) const override { return trace_.symbols->is_fixed(input_id); }
+    std::optional<std::vector<int>> begin_backward(const std::vector<PyObject*>& roots) override;
+    bool end_function(const std::vector<PyObject*>& arguments, PyObject* result, bool once) override;
     void pause() override;
     void resume() override;
     void trace_backward(const std::vector<PyObject*>& outputs, int n_inputs) override;
@@ -87,8 +94,23 @@ class Tracer final : public frontend::Capture {
     at::Tensor fake_tangent(const at::Tensor& output, int id);
     std::optional<JointTrace> record_backward(const std::vector<at::Tensor>& all, const std::vector<int>& roots,
                                               const std::vector<at::Tensor>& leaves, int n_inputs);
-    bool run_engine(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves,
-                    const std::vector<at::Tensor>& tangents, std::vector<at::Tensor>& gradients);
+    // The error that it raises, or an empty string.
+    std::string run_engine(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves,
+                           const std::vector<at::Tensor>& tangents, std::vector<at::Tensor>& gradients);
+    struct BackwardRun {  // of a custom autograd.Function
+        int first_value = 0;
+        std::vector<Record> records;
+        std::vector<int> tangents, gradients;          // values, by output and by input; -1: none
+        std::unordered_map<int, at::Tensor> operands;  // by value
+        std::unordered_map<int, at::Tensor> constants;
+        std::unordered_set<int> made;  // values
+    };
+    at::Tensor fake_gradient(const at::Tensor& output, at::MemoryFormat format);
+    BackwardRun run_function(torch::autograd::Node& node, const std::vector<at::Tensor>& outputs,
+                             const RecordedFunction& f, bool grad);
+    void record_function(torch::autograd::PyNode& node, const std::vector<PyObject*>& arguments,
+                         const std::vector<at::Tensor>& outputs, bool once);
+    void find_used_up(const std::vector<at::Tensor>& roots, int n_inputs);
 
     struct InputFake {
         int id;
@@ -100,6 +122,10 @@ class Tracer final : public frontend::Capture {
     Trace trace_;
     std::optional<BackwardTraces> backward_;  // where it could be recorded
     std::vector<InputFake> input_fakes_;
+    bool ran_backward_ = false;  // by the program
+    // Outputs whose graph a backward pass of the program has freed, with the inputs that are its leaves.
+    std::unordered_map<c10::TensorImpl*, std::vector<int>> used_up_;
+    std::unordered_map<int, at::Tensor>* function_operands_ = nullptr;  // while a backward is recorded apart
     const uint64_t epoch_;
     c10::impl::TorchDispatchModeTLS modes_before_;
     bool hooks_traced_before_ = false;

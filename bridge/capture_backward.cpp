@@ -2,6 +2,7 @@
 #include <c10/util/strides.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/utils/python_symnode.h>
 
 #include <unordered_set>
@@ -41,7 +42,58 @@ void report_obstacle(const std::string& reason) {
     if (PipelineOptions options = pipeline_options(); options.dump) options.dump("no joint trace", reason);
 }
 
+// The tensors themselves where they are leaves, and the leaves of the graph behind the others.
+std::vector<c10::TensorImpl*> leaves_behind(const std::vector<at::Tensor>& tensors) {
+    std::vector<c10::TensorImpl*> leaves;
+    for (const at::Tensor& t : tensors)
+        if (t.requires_grad() && !t.grad_fn()) leaves.push_back(t.unsafeGetTensorImpl());
+    for (Node* n : graph_behind(tensors))
+        if (c10::TensorImpl* leaf = leaf_of(n)) leaves.push_back(leaf);
+    return leaves;
+}
+
 }  // namespace
+
+std::optional<std::vector<int>> Tracer::begin_backward(const std::vector<PyObject*>& roots) {
+    ran_backward_ = true;
+    std::vector<at::Tensor> tensors;
+    for (PyObject* o : roots) tensors.push_back(THPVariable_Unpack(o));
+    std::vector<int> ids;
+    for (c10::TensorImpl* leaf : leaves_behind(tensors)) {
+        FakeImpl* fake = as_fake(leaf);
+        if (!fake || fake->epoch() != epoch_) {
+            if (options_.on_break) options_.on_break("autograd", "a leaf that is no tensor of the graph");
+            return std::nullopt;
+        }
+        for (const InputFake& in : input_fakes_)
+            if (in.fake.unsafeGetTensorImpl() == leaf) ids.push_back(in.id);
+    }
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    return ids;
+}
+
+// Which of these outputs have a graph that the program has used up: the engine says so. (A graph that keeps no tensors
+// can be run again, in eager too.)
+void Tracer::find_used_up(const std::vector<at::Tensor>& roots, int n_inputs) {
+    const Trace program = trace_;
+    const std::vector<bool> touched = touched_;
+    for (const at::Tensor& root : roots) {
+        std::vector<at::Tensor> leaves, gradients;
+        std::vector<int> ids;
+        for (c10::TensorImpl* leaf : leaves_behind({root})) {
+            leaves.push_back(at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(leaf)));
+            for (const InputFake& in : input_fakes_)
+                if (in.fake.unsafeGetTensorImpl() == leaf) ids.push_back(in.id);
+        }
+        trace_.inputs.resize(n_inputs, -1);
+        std::string error = run_engine({root}, leaves, {fake_tangent(root, n_inputs)}, gradients);
+        if (error.starts_with(std::string_view(torch::autograd::ERR_BACKWARD_TWICE).substr(0, 40)))
+            used_up_.emplace(root.unsafeGetTensorImpl(), std::move(ids));
+        trace_ = program;
+        touched_ = touched;
+    }
+}
 
 // Why running the recorded operators again under autograd would not give the program's gradients; empty if it does.
 std::string Tracer::autograd_obstacle(const std::vector<at::Tensor>& outputs) const {
@@ -138,7 +190,7 @@ static std::vector<std::vector<int>> likely_roots(const std::vector<at::Tensor>&
 
 void Tracer::trace_backward(const std::vector<PyObject*>& outputs, int n_inputs) {
     backward_.reset();
-    if (options_.backend.kind != frontend::BackendChoice::Kernels) return;  // replayed under eager's autograd
+    used_up_.clear();
     std::vector<at::Tensor> tensors, roots;
     std::unordered_set<c10::TensorImpl*> seen;
     for (PyObject* o : outputs) {
@@ -148,6 +200,13 @@ void Tracer::trace_backward(const std::vector<PyObject*>& outputs, int n_inputs)
         tensors.push_back(t);
         if (t.requires_grad() && t.grad_fn()) roots.push_back(t);
     }
+    if (ran_backward_) {
+        find_used_up(roots, n_inputs);
+        auto used_up = [&](const at::Tensor& t) { return used_up_.contains(t.unsafeGetTensorImpl()); };
+        std::erase_if(roots, used_up);
+        std::erase_if(tensors, used_up);
+    }
+    if (options_.backend.kind != frontend::BackendChoice::Kernels) return;  // replayed under eager's autograd
     if (roots.empty() || !one_function_suffices(tensors)) return;
     BackwardTraces found;
     for (const at::Tensor& t : roots) found.roots.push_back(as_fake(t)->value());
@@ -197,7 +256,10 @@ std::optional<JointTrace> Tracer::record_backward(const std::vector<at::Tensor>&
         tangents.push_back(fake_tangent(all[root], n_inputs + static_cast<int>(tangents.size())));
         joint.tangents.push_back({as_fake(tangents.back())->value(), root});
     }
-    if (!run_engine(from, leaves, tangents, gradients)) return std::nullopt;
+    if (std::string error = run_engine(from, leaves, tangents, gradients); !error.empty()) {
+        report_obstacle(error);
+        return std::nullopt;
+    }
     joint.trace = std::move(trace_);
     joint.kept_sets.resize(joint.trace.alias_sets, false);
     for (size_t i = program_records; i < joint.trace.records.size(); ++i) {
@@ -222,24 +284,27 @@ std::optional<JointTrace> Tracer::record_backward(const std::vector<at::Tensor>&
     return joint;
 }
 
-// False: something in the backward pass cannot be recorded.
-bool Tracer::run_engine(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves,
-                        const std::vector<at::Tensor>& tangents, std::vector<at::Tensor>& gradients) {
+std::string Tracer::run_engine(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves,
+                               const std::vector<at::Tensor>& tangents, std::vector<at::Tensor>& gradients) {
     if (paused_ > 0) enter();
     in_backward_ = true;
-    bool done = false;
+    std::string error;
+    auto take = [&](const std::exception& e) {
+        error = e.what();
+        if (error.empty()) error = "an error without words";
+    };
     try {
         pybind11::gil_scoped_release no_gil;
         c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
         gradients = torch::autograd::grad(roots, leaves, tangents, true, false, true);
-        done = true;
     } catch (python_error& e) {
-        e.restore();
-        report_obstacle("a Python error");
-    } catch (const std::exception& e) { report_obstacle(e.what()); }
+        e.persist();
+        take(e);
+    } catch (const std::exception& e) { take(e); }
+    PyErr_Clear();
     in_backward_ = false;
     if (paused_ > 0) leave();
-    return done;
+    return error;
 }
 
 }  // namespace braze::bridge

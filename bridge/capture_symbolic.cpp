@@ -5,6 +5,7 @@
 #include "bridge/call.h"
 #include "bridge/guards.h"
 #include "bridge/pending.h"
+#include "bridge/recorded_function.h"
 #include "bridge/symbolic_numbers.h"
 #include "bridge/symbolic_rules.h"
 
@@ -112,6 +113,8 @@ void Tracer::hint_argument(Pending& p, c10::IValue& v) {
 void Tracer::freeze_arguments(Trace& trace) {
     for (Record& r : trace.records) freeze(trace, r);
     for (TorchLevelOp& t : trace.torch_level) freeze(trace, t.record);
+    for (const auto& f : trace.functions)
+        for (Record& r : f->records) freeze(trace, r);
 }
 
 void Tracer::freeze(const Trace& trace, Record& r) {

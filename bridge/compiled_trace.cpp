@@ -1,7 +1,9 @@
 #include "bridge/compiled_trace.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
+#include "bridge/backward_node.h"
 #include "bridge/convert.h"
 #include "bridge/execute.h"
 #include "bridge/gil.h"
@@ -52,6 +54,7 @@ class CompiledTrace final : public frontend::CompiledGraph {
             replay(given, results);
         else
             execute(given, results);
+        use_up(results, given);
         wrap(results, given, outputs);
         if (random) random->keep();
         return true;
@@ -167,7 +170,8 @@ class CompiledTrace final : public frontend::CompiledGraph {
             results.push_back(k < 0 ? *inputs.tensors[-1 - k] : made[k]);
             if (k >= 0 && shares_memory_[i] && is_another_object(results.back(), static_cast<int>(i), inputs, made))
                 results.back() = at::alias(results.back());
-            if (k >= 0 && outputs_[i].requires_grad) results.back().unsafeGetTensorImpl()->set_requires_grad(true);
+            if (k >= 0 && outputs_[i].requires_grad && !outputs_[i].used_up)
+                results.back().unsafeGetTensorImpl()->set_requires_grad(true);
         }
     }
 
@@ -208,6 +212,17 @@ class CompiledTrace final : public frontend::CompiledGraph {
         const SymbolValues sizes(*trace_.symbols, [&](int input, int axis) { return inputs.size(input, axis); });
         pybind11::gil_scoped_release no_gil;
         results = replay_->run(tensors, sizes, needs_grad_);
+    }
+
+    void use_up(std::vector<at::Tensor>& results, const Inputs& inputs) const {
+        for (size_t i = 0; i < results.size(); ++i) {
+            if (!outputs_[i].used_up) continue;
+            if (results[i].requires_grad()) results[i] = results[i].detach();  // replayed under autograd
+            torch::autograd::edge_list edges;
+            for (int input : *outputs_[i].used_up)
+                edges.push_back(torch::autograd::impl::gradient_edge(*inputs.tensors[input]));
+            torch::autograd::set_history(results[i], c10::make_intrusive<UsedUpNode>(std::move(edges)));
+        }
     }
 
     void wrap(const std::vector<at::Tensor>& results, const Inputs& inputs, PyObject** outputs) const {

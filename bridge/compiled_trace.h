@@ -10,6 +10,9 @@ struct TraceOutput {
     bool requires_grad;
     PyTypeObject* type;  // the class of the tensor that the caller gets; nullptr: a number
     Expr size{};
+    // Its graph was freed by a backward pass of the program: it gets a gradient function that says so, with edges to
+    // these inputs.
+    std::optional<std::vector<int>> used_up{};
 };
 
 // needs_grad: some output has a gradient function, so a run must leave one too. in_eager: no kernels. backward: the

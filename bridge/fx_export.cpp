@@ -183,6 +183,7 @@ class Exporter {
 
     py::object constant(Form form, const c10::IValue& v) const {
         if (v.isNone()) return py::none();
+        if (v.isTensor() && !v.toTensor().defined()) return py::none();
         if (v.isTensor()) return scalar(v.toTensor().item());
         if (v.isInt()) {
             switch (form) {

@@ -31,11 +31,30 @@ c10::SmallVector<StrideRule, 5> stride_rules(c10::IntArrayRef sizes, c10::IntArr
     return rules;
 }
 
+// Read without the dispatcher: this is part of a guard.
+const char* gradient_obstacle(const c10::TensorImpl& t, frontend::GradientUse use) {
+    if (use == frontend::GradientUse::None || !t.requires_grad()) return nullptr;
+    const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(t.autograd_meta());
+    if (!meta) return nullptr;
+    if (!meta->hooks_.empty() || meta->post_acc_grad_hooks_ || meta->retains_grad_)
+        return "a hook of a tensor from before";
+    if (meta->grad_dtype_ || meta->allow_grad_dtype_mismatch_) return "a dtype of its own for the gradient of a tensor";
+    if (use == frontend::GradientUse::Captured) return nullptr;
+    // (the gradient function of a view is brought up to date when it is asked for)
+    if (meta->grad_fn_ || (meta->is_view_ && !meta->requires_grad_))
+        return "the graph goes on before the compiled function";
+    if (meta->grad_accumulator_.expired()) return nullptr;
+    auto node = meta->grad_accumulator_.lock();
+    if (node && (!node->pre_hooks().empty() || !node->post_hooks().empty())) return "a hook of a tensor from before";
+    return nullptr;
+}
+
 namespace {
 
 class Guard final : public frontend::TensorGuard {
   public:
-    Guard(PyObject* real, uint64_t dynamic_dims) : type_(Py_TYPE(real)), dynamic_(dynamic_dims) {
+    Guard(PyObject* real, uint64_t dynamic_dims, frontend::GradientUse use)
+        : type_(Py_TYPE(real)), dynamic_(dynamic_dims), use_(use) {
         Py_INCREF(type_);
         const at::Tensor& t = THPVariable_Unpack(real);
         keys_ = t.key_set();
@@ -55,7 +74,8 @@ class Guard final : public frontend::TensorGuard {
         if (Py_TYPE(value) != type_) return false;
         const c10::TensorImpl* t = reinterpret_cast<THPVariable*>(value)->cdata.unsafeGetTensorImpl();
         return t->key_set() == keys_ && t->dtype() == dtype_ && t->requires_grad() == requires_grad_ &&
-               t->device() == device_ && same_shape(*t);
+               t->device() == device_ && same_shape(*t) &&
+               (use_ == frontend::GradientUse::None || !gradient_obstacle(*t, use_));
     }
 
     std::string explain(PyObject* value) const override {
@@ -85,6 +105,8 @@ class Guard final : public frontend::TensorGuard {
         }
         if (out.tellp() == 0 && !same_shape(*t.unsafeGetTensorImpl()))
             out << "strides: expected " << c10::IntArrayRef(strides_) << ", got " << t.strides();
+        if (const char* obstacle = gradient_obstacle(*t.unsafeGetTensorImpl(), use_); obstacle && out.tellp() == 0)
+            out << "gradient: " << obstacle;
         return out.str();
     }
 
@@ -99,7 +121,8 @@ class Guard final : public frontend::TensorGuard {
                 out << sizes_[i];
         }
         out << "], strides " << c10::IntArrayRef(strides_) << ", " << device_
-            << (requires_grad_ ? ", requires_grad" : "") << ')';
+            << (requires_grad_ ? ", requires_grad" : "")
+            << (use_ == frontend::GradientUse::None ? "" : ", without hooks") << ')';
         return out.str();
     }
 
@@ -139,6 +162,7 @@ class Guard final : public frontend::TensorGuard {
 
     PyTypeObject* type_;
     uint64_t dynamic_;
+    frontend::GradientUse use_;
     c10::DispatchKeySet keys_;
     caffe2::TypeMeta dtype_;
     c10::Device device_{c10::DeviceType::CPU};
@@ -149,8 +173,9 @@ class Guard final : public frontend::TensorGuard {
 
 }  // namespace
 
-std::unique_ptr<frontend::TensorGuard> make_tensor_guard(PyObject* real, uint64_t dynamic_dims) {
-    return std::make_unique<Guard>(real, dynamic_dims);
+std::unique_ptr<frontend::TensorGuard> make_tensor_guard(PyObject* real, uint64_t dynamic_dims,
+                                                         frontend::GradientUse use) {
+    return std::make_unique<Guard>(real, dynamic_dims, use);
 }
 
 }  // namespace braze::bridge

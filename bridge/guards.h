@@ -14,6 +14,9 @@ struct StrideRule {
 // Only axes in `dynamic` make a difference: where none is involved, the constant.
 c10::SmallVector<StrideRule, 5> stride_rules(c10::IntArrayRef sizes, c10::IntArrayRef strides, uint64_t dynamic);
 
-std::unique_ptr<frontend::TensorGuard> make_tensor_guard(PyObject* real, uint64_t dynamic_dims);
+std::unique_ptr<frontend::TensorGuard> make_tensor_guard(PyObject* real, uint64_t dynamic_dims,
+                                                         frontend::GradientUse use);
+// nullptr: a backward pass inside a graph may do this with the gradient of the tensor.
+const char* gradient_obstacle(const c10::TensorImpl& t, frontend::GradientUse use);
 
 }  // namespace braze::bridge

@@ -2,6 +2,7 @@
 
 #include "bridge/call.h"
 #include "bridge/execute.h"
+#include "bridge/recorded_function.h"
 
 #include "core/support/error.h"
 
@@ -14,6 +15,14 @@ Replay::Replay(std::shared_ptr<const Trace> held, std::vector<TraceOutput> outpu
     for (size_t i = 0; i < trace.records.size(); ++i) {
         for (const Operand& o : trace.records[i].operands) last[o.value] = static_cast<int>(i);
         for (int v : trace.records[i].results) last[v] = std::max(last[v], static_cast<int>(i));
+    }
+    for (const auto& f : trace.functions) {
+        auto needed = [&](int v) {
+            if (v >= 0 && f->end > 0) last[v] = std::max(last[v], static_cast<int>(f->end) - 1);
+        };
+        for (const auto& in : f->inputs) needed(in.value);
+        for (const auto& o : f->outputs) needed(o.value);
+        for (const auto& x : f->saved) needed(x.value);
     }
     std::vector<bool> escaping(trace.alias_sets, false);
     for (const TraceOutput& o : outputs_) {
@@ -31,9 +40,6 @@ Replay::Replay(std::shared_ptr<const Trace> held, std::vector<TraceOutput> outpu
     }
 }
 
-namespace {
-// The tensor with the standing towards autograd that its fake had. (What changes it is not always an operator: detach_,
-// requires_grad_, .data.)
 at::Tensor with_grad(const at::Tensor& t, bool wanted) {
     bool has = t.requires_grad();
     if (has == wanted) return t;
@@ -41,8 +47,9 @@ at::Tensor with_grad(const at::Tensor& t, bool wanted) {
     if (!t.grad_fn()) t.unsafeGetTensorImpl()->set_requires_grad(true);
     return t;
 }
+
 // SymInts among the arguments become numbers.
-void put_sizes(const OperatorInfo& info, std::vector<c10::IValue>& stack, const SymbolValues& sizes) {
+static void put_sizes(const OperatorInfo& info, std::vector<c10::IValue>& stack, const SymbolValues& sizes) {
     auto value = [&](const c10::IValue& x) { return x.isInt() ? x.toInt() : sizes(expr_of(x.toSymInt())); };
     for (size_t i = 0; i < stack.size(); ++i) {
         c10::IValue& v = stack[i];
@@ -55,7 +62,29 @@ void put_sizes(const OperatorInfo& info, std::vector<c10::IValue>& stack, const 
         }
     }
 }
-}  // namespace
+
+void run_record(const Record& r, const SymbolValues* sizes, const std::function<at::Tensor(const Operand&)>& operand,
+                const std::function<void(int, const at::Tensor&)>& result) {
+    std::vector<c10::IValue> stack;
+    push_arguments(r, stack, operand);
+    if (r.symbolic_args && sizes) put_sizes(*r.info, stack, *sizes);
+    r.info->op.callBoxed(&stack);
+    size_t k = 0;
+    for (const c10::IValue& v : stack) {
+        if (v.isTensor()) {
+            result(r.results.at(k++), v.toTensor());
+        } else if (v.isTensorList()) {
+            for (const at::Tensor& t : v.toTensorVector()) result(r.results.at(k++), t);
+        }
+    }
+}
+
+// The results of those autograd.Functions whose forward is over get their gradient functions.
+void Replay::attach_functions(size_t& next, size_t done, std::vector<at::Tensor>& values,
+                              const std::shared_ptr<const SymbolValues>& sizes) const {
+    for (; next < trace_.functions.size() && trace_.functions[next]->end == done; ++next)
+        RecordedFunction::attach(trace_.functions[next], [&](int v) { return values[v]; }, sizes, held_);
+}
 
 std::vector<at::Tensor> Replay::run(c10::ArrayRef<at::Tensor> inputs, const SymbolValues& sizes, bool grad) const {
     // Autocast has already acted: its casts were recorded.
@@ -74,30 +103,22 @@ std::vector<at::Tensor> Replay::run(c10::ArrayRef<at::Tensor> inputs, const Symb
             values[v] = copied_constants_[info.producer] ? c.clone() : c;
         }
     }
-    std::vector<c10::IValue> stack;
+    const bool functions = grad && !trace_.functions.empty();
+    const auto kept_sizes = functions ? std::make_shared<const SymbolValues>(sizes) : nullptr;
+    size_t next_function = 0;
+    if (functions) attach_functions(next_function, 0, values, kept_sizes);
     for (size_t i = 0; i < trace_.records.size(); ++i) {
         const Record& r = trace_.records[i];
         at::GradMode::set_enabled(grad && r.grad_mode);
-        stack.clear();
-        push_arguments(r, stack, [&](const Operand& o) {
-            return grad ? with_grad(values[o.value], o.requires_grad) : values[o.value];
-        });
-        if (r.symbolic_args) put_sizes(*r.info, stack, sizes);
-        r.info->op.callBoxed(&stack);
+        run_record(
+            r, &sizes,
+            [&](const Operand& o) { return grad ? with_grad(values[o.value], o.requires_grad) : values[o.value]; },
+            [&](int value, const at::Tensor& t) {
+                const ValueInfo& info = trace_.values[value];
+                if (info.kind == ValueInfo::Result && info.producer == static_cast<int>(i)) values[value] = t;
+            });
         if (!r.writes.empty()) run_wrote() = true;
-        size_t k = 0;
-        auto keep = [&](const at::Tensor& t) {
-            int value = r.results.at(k++);
-            const ValueInfo& info = trace_.values[value];
-            if (info.kind == ValueInfo::Result && info.producer == static_cast<int>(i)) values[value] = t;
-        };
-        for (const c10::IValue& v : stack) {
-            if (v.isTensor()) {
-                keep(v.toTensor());
-            } else if (v.isTensorList()) {
-                for (const at::Tensor& t : v.toTensorVector()) keep(t);
-            }
-        }
+        if (functions) attach_functions(next_function, i + 1, values, kept_sizes);
         for (int v : dies_after_[i]) values[v] = at::Tensor();
     }
     std::vector<at::Tensor> results;

@@ -57,10 +57,13 @@ struct TorchLevelOp {
 // Inputs that are Python numbers.
 enum class NumberInput : uint8_t { None, Int, Float };
 
+struct RecordedFunction;
+
 struct Trace {
     std::vector<ValueInfo> values;
     std::vector<Record> records;
-    std::vector<at::Tensor> constants;  // private copies
+    std::vector<std::shared_ptr<RecordedFunction>> functions;  // in order
+    std::vector<at::Tensor> constants;                         // private copies
     std::vector<std::string> lines;
     std::vector<int> inputs;  // value per input id; -1: no such input
     int alias_sets = 0;

@@ -110,7 +110,7 @@ std::shared_ptr<const TrainingPlan> Training::make_plan(int index) const {
         BRAZE_CHECK(k >= 0 || !o.type || o.value < 0, "an output that needs a gradient function is an input");
         plan->outputs.push_back(k);
         auto root = std::find(program.backward.roots.begin(), program.backward.roots.end(), o.value);
-        plan->leaves.push_back(o.requires_grad && root == program.backward.roots.end());
+        plan->leaves.push_back(o.requires_grad && !o.used_up && root == program.backward.roots.end());
         if (k < 0) continue;
         if (root != program.backward.roots.end()) plan->roots[root - program.backward.roots.begin()] = k;
         graph.n_outputs = std::max(graph.n_outputs, k + 1);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,13 @@ struct CaptureOptions {
     std::function<void(const char* id, const std::string& detail)> on_break;
     // "file.py:12 in forward" of the innermost user frame, for Graph::lines.
     std::function<std::string()> current_line;
+};
+
+// What the traced program's own backward passes do to a tensor from before.
+enum class GradientUse : uint8_t {
+    None,
+    Captured,    // its gradient is a value of the trace
+    Accumulated  // its .grad changes
 };
 
 // What a graph with symbolic sizes assumes about them beyond what the tensor guards check.
@@ -94,6 +102,12 @@ class Capture {  // one trace on this thread; at most one is active (nested comp
     // size of 0 or 1). The tensor guard of the input must be made with these.
     virtual uint64_t dynamic_dims(int input_id) const = 0;
     virtual std::unique_ptr<ShapeGuard> shape_guard() const = 0;  // of all inputs in id order
+    // The program is about to run autograd's engine from these fakes: the ids of the inputs that are leaves of the
+    // graph behind them. nullopt: a break was set.
+    virtual std::optional<std::vector<int>> begin_backward(const std::vector<PyObject*>& roots) = 0;
+    // A custom autograd.Function was applied: its backward runs too, and what it does is kept in the place of its
+    // Python code. once: its gradients cannot be differentiated. false: a break was set, or an exception.
+    virtual bool end_function(const std::vector<PyObject*>& arguments, PyObject* result, bool once) = 0;
     // Suspend the modes while foreign code runs (guard building, comparing constants).
     virtual void pause() = 0;
     virtual void resume() = 0;
@@ -143,7 +157,13 @@ class TensorBridge {
     // Takes and returns a reference: torch.SymInt, also inside a torch.Size or tuple, becomes a symbolic number.
     virtual PyObject* with_own_numbers(PyObject* o) const = 0;
     virtual std::unique_ptr<Capture> begin_capture(CaptureOptions options) = 0;
-    virtual std::unique_ptr<TensorGuard> tensor_guard(PyObject* real, uint64_t dynamic_dims) = 0;
+    virtual std::unique_ptr<TensorGuard> tensor_guard(PyObject* real, uint64_t dynamic_dims,
+                                                      GradientUse use = GradientUse::None) = 0;
+    // What the tensor has in .grad, or None: new reference.
+    virtual PyObject* gradient(PyObject* tensor) const = 0;
+    // What about the tensor stands in the way of that use (hooks, a graph of its own), or an empty string. Its guard
+    // checks the same.
+    virtual std::string gradient_obstacle(PyObject* real, GradientUse use) const = 0;
     // True if the two share storage (both real, strided).
     virtual bool same_storage(PyObject* a, PyObject* b) const = 0;
     virtual std::unique_ptr<GlobalStateGuard> state_guard() = 0;                          // of the state now

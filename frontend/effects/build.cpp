@@ -27,7 +27,13 @@ PyObject* Builder::make(RecipeId id) {
             if (!v) PyErr_SetString(PyExc_SystemError, "braze: a source vanished between guard and use");
             return Py_XNewRef(v);
         }
-        case RecipeNode::Output: return Py_NewRef(outputs_[n.index]);
+        case RecipeNode::Output: {
+            slot = Py_NewRef(outputs_[n.index]);
+            if (n.parts.empty()) return slot;
+            static PyObject* grad = PyUnicode_InternFromString("grad");
+            PyObject* gradient = build(n.parts[0]);
+            return gradient && PyObject_GenericSetAttr(slot, grad, gradient) == 0 ? slot : nullptr;
+        }
         case RecipeNode::Tuple:
         case RecipeNode::StructSeq: {
             Owned tuple = Owned::steal(PyTuple_New(count));

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "frontend/interp/addresses.h"
+#include "frontend/interp/gradients.h"
 
 namespace braze::frontend {
 
@@ -55,6 +56,11 @@ RecipeId Recipes::record_value(Tracer& t, PyObject* v) {
             n.kind = RecipeNode::Output;
             n.index = static_cast<int>(outputs.size());
             outputs.push_back(Owned::share(v));
+            if (Owned gradient = gradient_of_result(v)) {
+                RecipeId g = record(t, gradient.get());
+                if (g < 0) return -1;
+                n.parts = {g};
+            }
         }
     } else if (is_symbolic(v)) {
         n.kind = RecipeNode::Output;

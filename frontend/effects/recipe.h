@@ -20,7 +20,7 @@ struct RecipeNode {
     enum Kind : uint8_t {
         Const,   // object
         Fetch,   // source
-        Output,  // graph output `index`
+        Output,  // graph output `index`; parts: its .grad, where it has one
         Null,    // an empty slot
         Tuple,
         List,

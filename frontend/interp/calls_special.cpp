@@ -4,6 +4,7 @@
 #include "frontend/cpython/trace_hooks.h"
 #include "frontend/interp/addresses.h"
 #include "frontend/interp/calls.h"
+#include "frontend/interp/gradients.h"
 #include "frontend/interp/tensors.h"
 
 namespace braze::frontend {
@@ -170,8 +171,8 @@ PyObject* do_generic_setattr(Tracer& t, PyObject* callable, Args a, bool deletes
     if (!t.capture->is_fake(a.v[0]) && solid_base(Py_TYPE(a.v[0]))->tp_setattro != PyObject_GenericSetAttr)
         return run(t, callable, a);
     if (t.capture->is_fake(a.v[0])) {
-        set_tensor_attribute(t, a.v[0], a.v[1], nullptr);
-        return nullptr;
+        if (set_tensor_attribute(t, a.v[0], a.v[1], deletes ? nullptr : a.v[2]) < 0) return nullptr;
+        Py_RETURN_NONE;
     }
     if (store_generic(t, a.v[0], a.v[1], deletes ? nullptr : a.v[2]) < 0) return nullptr;
     Py_RETURN_NONE;
@@ -226,19 +227,6 @@ PyObject* do_generator(Tracer& t, const CFunction& f, PyObject* callable, Args a
     if (a.n >= 1 && t.is_iterator_from_before(a.v[0])) return t.stop("iterator-from-before", f.name);
     if (read_arguments(t, a, 1) < 0) return nullptr;
     return run(t, callable, a);
-}
-
-// autograd.Function.apply: its forward runs as Python under the trace; its backward is lost, so no gradient may be
-// wanted.
-PyObject* do_apply(Tracer& t, PyObject* callable, Args a) {
-    static PyObject* grad_enabled = [] {
-        Owned m = Owned::steal(PyImport_ImportModule("torch"));
-        return m ? PyObject_GetAttrString(m.get(), "is_grad_enabled") : nullptr;
-    }();
-    Owned on = Owned::steal(PyObject_CallNoArgs(grad_enabled));
-    if (on.get() == Py_True) return t.stop("autograd", "autograd.Function.apply");
-    if (read_arguments(t, a) < 0) return nullptr;
-    return finish_c_call(t, PyObject_Vectorcall(callable, a.v, static_cast<size_t>(a.n), a.kwnames));
 }
 
 // Locks are not taken for real: a trace that is thrown away would never give them back. Within a trace they only have
@@ -340,7 +328,8 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
         return read_arguments(t, a) < 0 ? nullptr : run(t, callable, a);
     }
     if (n.starts_with("generator.") || n.starts_with("coroutine.")) return do_generator(t, f, callable, a);
-    if (n == "torch._C._FunctionBase.apply") return do_apply(t, callable, a);
+    if (n == "torch._C._EngineBase.run_backward") return run_backward(t, callable, a);
+    if (n == "torch._C._FunctionBase.apply") return apply_function(t, callable, a);
     if (n == "braze._C.constant" && a.total() == 1) return fixed(a.v[0]);
     if (n == "braze._C.error_on_graph_break") return do_error_on_break(t, a);
     if (n.starts_with("_thread.")) return do_lock(t, f, a);

@@ -1,5 +1,7 @@
 #include "frontend/interp/tensors.h"
 
+#include "frontend/interp/gradients.h"
+
 #include <string_view>
 #include <unordered_map>
 
@@ -28,9 +30,10 @@ PyObject* tensor_attribute(Tracer& t, PyObject* fake, PyObject* name) {
     std::string_view s = n;
     if (const char* id = forbidden(s)) return t.stop(id, std::string("Tensor.") + n);
     t.touch(fake);
+    if (s == "grad") return gradient(t, fake);
     if (s == "data") return t.result(PyObject_CallMethod(fake, "detach", nullptr));
     int input = -1;
-    if (s == "grad" || s == "grad_fn" || s == "is_leaf" || s == "_backward_hooks") {
+    if (s == "grad_fn" || s == "is_leaf" || s == "_backward_hooks") {
         input = input_of(t, fake);
         if (input >= 0) {  // facts about the real tensor: guarded
             PyObject* real = t.inputs[static_cast<size_t>(input)].real.get();
@@ -58,7 +61,8 @@ PyObject* tensor_attribute(Tracer& t, PyObject* fake, PyObject* name) {
     return t.result(PyObject_GetAttr(fake, name));
 }
 
-int set_tensor_attribute(Tracer& t, PyObject*, PyObject* name, PyObject*) {
+int set_tensor_attribute(Tracer& t, PyObject* fake, PyObject* name, PyObject* value) {
+    if (PyUnicode_CompareWithASCIIString(name, "grad") == 0) return set_gradient(t, fake, value);
     t.stop("tensor-attribute", std::string("Tensor.") + PyUnicode_AsUTF8(name) + " is set");
     return -1;
 }

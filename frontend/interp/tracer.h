@@ -25,6 +25,9 @@ struct GraphInput {
     Owned real, fake;
     bool number = false;     // a Python int or float
     uint64_t must_vary = 0;  // sizes that mark_dynamic was called for
+    GradientUse gradient_use = GradientUse::None;
+    bool gradient_known = false;  // the fake's .grad is what the program would find
+    Owned gradient_before{};      // what it was when the trace began; nothing: unknown
 };
 
 // What earlier calls showed to vary, by the source's description: sizes that become symbols, and numbers.
@@ -139,10 +142,11 @@ class Tracer {
 
     std::unordered_map<PyObject*, int> held_locks;  // taken in the trace and not given back
 
-    int non_strict = 0;           // functions active whose wishes for a graph break do not count
-    bool error_on_break = false;  // where a break is an error, as the traced code has set it
-    int depth = 0;                // traced frames active
-    uint64_t frames = 0;          // entered so far
+    bool in_function_backward = false;  // of a custom autograd.Function, recorded apart
+    int non_strict = 0;                 // functions active whose wishes for a graph break do not count
+    bool error_on_break = false;        // where a break is an error, as the traced code has set it
+    int depth = 0;                      // traced frames active
+    uint64_t frames = 0;                // entered so far
     int backward_jumps = 0;
     std::string user_line() const;
 

@@ -5,6 +5,7 @@
 
 #include "frontend/cpython/trace_hooks.h"
 #include "frontend/guards/filter.h"
+#include "frontend/interp/gradients.h"
 #include "frontend/interp/tracer.h"
 #include "frontend/segments/segment.h"
 
@@ -27,7 +28,8 @@ void guard_inputs(Tracer& t) {
         }
         if (!t.capture->touched(id) && !t.capture->mutated_input(id)) continue;
         used.push_back(id);
-        t.guards.tensor(in.source, tensor_bridge()->tensor_guard(in.real.get(), t.capture->dynamic_dims(id)));
+        t.guards.tensor(in.source,
+                        tensor_bridge()->tensor_guard(in.real.get(), t.capture->dynamic_dims(id), in.gradient_use));
     }
     if (auto shapes = t.capture->shape_guard(); shapes && !shapes->empty()) {
         std::vector<SourceId> sources;
@@ -167,6 +169,10 @@ bool make_before(const Tracer& t, const Recipes& r, long* forced, std::optional<
     return earlier;
 }
 
+bool record_all_effects(Tracer& t, Segment& s) {
+    return record_effects(t, s.recipes, s.effects) && record_gradients(t, s.recipes, s.effects);
+}
+
 std::recursive_mutex& trace_mutex() {
     static std::recursive_mutex m;
     return m;
@@ -288,7 +294,7 @@ static TraceResult trace(Unit& unit, PyObject* function, PyObject* const* state,
         if (outcome == BZ_RETURNED) {
             s->returns = true;
             s->result = s->recipes.record(t, value);
-            if (s->result < 0 || !record_effects(t, s->recipes, s->effects)) {
+            if (s->result < 0 || !record_all_effects(t, *s)) {
                 if (make_before(t, s->recipes, &forced, &forced_reason)) continue;
                 return {TraceKind::Eager, nullptr, forced_reason->text()};
             }
@@ -319,7 +325,7 @@ static TraceResult trace(Unit& unit, PyObject* function, PyObject* const* state,
                 ok = r >= 0;
                 s->slots.emplace_back(i, r);
             }
-            if (!ok || !record_effects(t, s->recipes, s->effects)) {
+            if (!ok || !record_all_effects(t, *s)) {
                 if (make_before(t, s->recipes, &forced, &forced_reason)) continue;
                 return {TraceKind::Eager, nullptr, forced_reason->text()};
             }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "frontend/bridge_api.h"
 #include "frontend/cpython/api.h"
 
 namespace braze::frontend {
@@ -174,6 +175,7 @@ PyObject* Fetcher::compute(SourceId id) {
             return keep(Py_TYPE(d)->tp_descr_get(s.key.get(), p, reinterpret_cast<PyObject*>(Py_TYPE(p))));
         }
         case SourceKind::Attribute: return keep(PyObject_GetAttr(p, s.key.get()));
+        case SourceKind::Gradient: return tensor_bridge()->is_tensor(p) ? keep(tensor_bridge()->gradient(p)) : nullptr;
         case SourceKind::TypeOf: return reinterpret_cast<PyObject*>(Py_TYPE(p));
         case SourceKind::TypeAttribute:
             return PyType_Check(p) ? bz_type_lookup(reinterpret_cast<PyTypeObject*>(p), s.key.get()) : nullptr;
