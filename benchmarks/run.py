@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The project's own benchmarks: run.py [--suites operators,models] [--compilers braze,torch] [--only NAME,...]
+"""The project's own benchmarks: run.py [--suites operators,optimizers,models] [--compilers braze,torch] [--only A,...]
 
 Prints, for each workload and compiler, cold seconds (eager's call taken off), the medians of eager and compiled calls
 that take turns, their ratio and the error against eager. Ratios are comparable between machines, times are not.
@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from architectures import ARCHITECTURES, make
 from measure import Measured, measure
 from operators import OPERATORS
+from optimizers import OPTIMIZERS
 
 COMPILERS = ("braze", "torch")
 
@@ -40,6 +41,8 @@ def workloads(suites: list[str], only: list[str]) -> list[tuple[str, Callable[[]
     found: list[tuple[str, Callable[[], tuple[Any, dict[str, Any]]]]] = []
     if "operators" in suites:
         found += OPERATORS.items()
+    if "optimizers" in suites:
+        found += OPTIMIZERS.items()
     if "models" in suites:
         found += [(name, lambda name=name: make(name)) for name in ARCHITECTURES]
     return [(name, f) for name, f in found if not only or name in only]
@@ -76,7 +79,7 @@ def geomean(values: list[float]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suites", default="operators,models")
+    parser.add_argument("--suites", default="operators,optimizers,models")
     parser.add_argument("--compilers", default="braze")
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=1.0, help="of timing, a workload and compiler")
@@ -84,7 +87,7 @@ def main() -> None:
     args = parser.parse_args()
     compilers = args.compilers.split(",")
     for name, given, allowed in (
-        ("suite", args.suites.split(","), ("operators", "models")),
+        ("suite", args.suites.split(","), ("operators", "optimizers", "models")),
         ("compiler", compilers, COMPILERS),
     ):
         for value in given:
