@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The project's own benchmarks: run.py [--suites operators,training,models] [--compilers braze,torch] [--only NAME,...]
+"""The project's own benchmarks: run.py [--suites A,...] [--compilers braze,torch] [--only A,...]
+
+The suites are operators, optimizers, training and models.
 
 Prints, for each workload and compiler, cold seconds (eager's call taken off), the medians of eager and compiled calls
 that take turns, their ratio and the error against eager. Ratios are comparable between machines, times are not.
@@ -25,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from architectures import ARCHITECTURES, make
 from measure import Measured, measure
 from operators import OPERATORS
+from optimizers import OPTIMIZERS
 from training import TRAINING
 
 COMPILERS = ("braze", "torch")
@@ -41,6 +44,8 @@ def workloads(suites: list[str], only: list[str]) -> list[tuple[str, Callable[[]
     found: list[tuple[str, Callable[[], tuple[Any, ...]]]] = []
     if "operators" in suites:
         found += OPERATORS.items()
+    if "optimizers" in suites:
+        found += OPTIMIZERS.items()
     if "training" in suites:
         found += TRAINING.items()
     if "models" in suites:
@@ -79,7 +84,7 @@ def geomean(values: list[float]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suites", default="operators,training,models")
+    parser.add_argument("--suites", default="operators,optimizers,training,models")
     parser.add_argument("--compilers", default="braze")
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=1.0, help="of timing, a workload and compiler")
@@ -87,7 +92,7 @@ def main() -> None:
     args = parser.parse_args()
     compilers = args.compilers.split(",")
     for name, given, allowed in (
-        ("suite", args.suites.split(","), ("operators", "training", "models")),
+        ("suite", args.suites.split(","), ("operators", "optimizers", "training", "models")),
         ("compiler", compilers, COMPILERS),
     ):
         for value in given:

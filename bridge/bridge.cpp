@@ -31,9 +31,10 @@ struct Bridge final : frontend::TensorBridge {
         const char* obstacle = bridge::gradient_obstacle(*THPVariable_Unpack(real).unsafeGetTensorImpl(), use);
         return obstacle ? obstacle : "";
     }
-    bool same_storage(PyObject* a, PyObject* b) const override {
-        const at::Tensor &x = THPVariable_Unpack(a), &y = THPVariable_Unpack(b);
-        return x.defined() && y.defined() && x.has_storage() && y.has_storage() && x.storage().is_alias_of(y.storage());
+    PyObject* extremum(PyObject* a, PyObject* b, bool max) const override { return bridge::extremum(a, b, max); }
+    const void* storage(PyObject* tensor) const override {
+        const at::Tensor& t = THPVariable_Unpack(tensor);
+        return t.defined() && t.has_storage() ? t.storage().unsafeGetStorageImpl() : nullptr;
     }
     std::unique_ptr<frontend::GlobalStateGuard> state_guard() override { return make_state_guard(); }
     std::unique_ptr<frontend::StateDelta> state_delta(const frontend::GlobalStateGuard& before) override {

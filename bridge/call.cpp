@@ -96,7 +96,7 @@ PreparedCall::PreparedCall(const ir::Node& node, const std::vector<c10::IValue>&
             BRAZE_CHECK(fallback.has_value(), node.callee + ": no argument " + arg.name);
             args_.back() = *fallback;
         } else if (const auto* r = std::get_if<ir::Ref>(value)) {
-            patches_.push_back({index, r->operand});
+            (arg.form == Form::Number ? numbers_ : patches_).push_back({index, r->operand});
         } else if (const auto* l = std::get_if<ir::RefList>(value)) {
             lists_.push_back({index, arg.optional_elements, l->operands});
         } else {

@@ -35,6 +35,7 @@ class PreparedCall {
         size_t first = stack.size();
         stack.insert(stack.end(), args_.begin(), args_.end());
         for (const Patch& p : patches_) stack[first + p.arg] = operand(p.operand);
+        for (const Patch& p : numbers_) stack[first + p.arg] = at::Tensor(operand(p.operand)).item();
         for (const ListPatch& p : lists_) {
             c10::IValue& v = stack[first + p.arg];
             if (p.optional) {
@@ -80,7 +81,7 @@ class PreparedCall {
 
     const OperatorInfo* info_;
     std::vector<c10::IValue> args_;
-    std::vector<Patch> patches_, outs_;
+    std::vector<Patch> patches_, numbers_, outs_;
     std::vector<ListPatch> lists_;
     std::vector<SizePatch> sizes_;
 };

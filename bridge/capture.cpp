@@ -86,6 +86,7 @@ void Tracer::stop(const char* id, const std::string& detail) {
 int Tracer::add_value(ValueInfo::Kind kind, int producer, int index, const at::Tensor& meta, int alias_set) {
     ValueInfo v{kind, producer, index, meta.scalar_type(), {}, {}, meta.storage_offset(), alias_set};
     v.lazy = meta.is_conj() || meta.is_neg();
+    if (v.lazy) lazy_sets_.push_back(alias_set);
     v.sizes.assign(meta.sizes().begin(), meta.sizes().end());
     v.strides.assign(meta.strides().begin(), meta.strides().end());
     trace_.values.push_back(std::move(v));
@@ -301,6 +302,7 @@ void Tracer::take_arguments(Pending& p, c10::IValue* args) {
             r.args.emplace_back();
             r.list_sizes.push_back(size);
         } else {
+            if (v.isSymFloat() && take_symbolic_scalar(p, static_cast<int>(i), args, v)) continue;
             if (v.isSymFloat()) v = v.toSymFloat().guard_float(__FILE__, __LINE__);
             if (v.isSymBool()) v = v.toSymBool().guard_bool(__FILE__, __LINE__);
             r.args.push_back(v);
@@ -320,6 +322,12 @@ void Tracer::take_arguments(Pending& p, c10::IValue* args) {
         if (!p.device.is_cpu() && !p.device.is_meta()) stop("unsupported-tensor", c10::str(p.device));
         if (device.isDevice() || p.operands.empty()) device = c10::Device(c10::DeviceType::Meta);
     }
+}
+
+bool Tracer::numbers_in_graph() const {
+    using Backend = frontend::BackendChoice;
+    return options_.numbers && !in_backward_ &&
+           (options_.backend.kind == Backend::Kernels || options_.backend.kind == Backend::AotEager);
 }
 
 // A scalar read from a constant of the program that nothing has written is known.
@@ -542,10 +550,11 @@ void Tracer::note_writes(Pending& p) {
     auto written = [&](size_t k) {
         // memory that is also seen negated or conjugated has no place in the graph
         int set = as_fake(p.operands[k])->alias_set();
-        for (const ValueInfo& v : trace_.values)
-            if (v.alias_set == set && v.lazy)
+        for (int lazy : lazy_sets_)
+            if (lazy == set)
                 stop("unsupported-op", p.info.callee + " on memory with a lazy conjugate or negative view");
         r.writes.push_back(static_cast<int>(k));
+        contents_of(*as_fake(p.operands[k]));  // as they are before the first write
         trace_.written_sets[as_fake(p.operands[k])->alias_set()] = true;
     };
     for (size_t k = 0; k < r.operands.size(); ++k) {
@@ -559,6 +568,7 @@ void Tracer::note_writes(Pending& p) {
 void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const OperatorInfo& info = OperatorInfo::of(op);
     if (in_structured_) return inside_structured(info, stack);
+    if (info.foreach) return record_foreach(info, stack);
     if (info.composite) {  // inference mode: nothing above has decomposed it
         op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
         return;
@@ -578,7 +588,7 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     if (info.callee == "aten::clone" && at::GradMode::is_enabled() && !p.operands.empty() &&
         p.record.operands[0].requires_grad && trace_.values[p.record.operands[0].value].lazy)
         stop("autograd", "a lazy conjugate or negative view that needs a gradient");
-    if (info.data_value && read_constant(p, stack)) return;
+    if (info.data_value && (read_constant(p, stack) || read_item(p, stack))) return;
     if (info.data_value || info.data_shape) refuse_data_dependence(p, stack);
     refuse_wrong_masks(p);
     refuse_overlap(p);
@@ -604,6 +614,7 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
         }
     }
     note_writes(p);
+    note_contents(p);
     // An operator without tensor results that writes nothing answers a question about metadata, or, if it returns
     // nothing at all, checks.
     if (!tensors && r.writes.empty() && !info.returns.empty()) return;

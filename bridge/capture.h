@@ -64,6 +64,15 @@ class Tracer final : public frontend::Capture {
     at::Tensor lift_constant(const at::Tensor& real);
     void take_operand(Pending& p, int arg, int pos, at::Tensor& t);
     void take_arguments(Pending& p, c10::IValue* args);
+    // Whether floats that only a run knows can be in the graph.
+    bool numbers_in_graph() const;
+    bool read_item(const Pending& p, torch::jit::Stack* stack);
+    at::Tensor number_operand(const OperatorInfo& info, const c10::IValue* args, const FloatValue& value);
+    bool take_symbolic_scalar(Pending& p, int arg, const c10::IValue* args, c10::IValue& v);
+    int contents_of(const FakeImpl& fake);
+    int contents_after(const Pending& p, at::ScalarType dtype);
+    void note_contents(const Pending& p);
+    void record_foreach(const OperatorInfo& info, torch::jit::Stack* stack);
     bool read_constant(const Pending& p, torch::jit::Stack* stack);
     void refuse_data_dependence(const Pending& p, torch::jit::Stack* stack);
     void refuse_wrong_masks(const Pending& p);
@@ -136,8 +145,10 @@ class Tracer final : public frontend::Capture {
     bool in_backward_ = false;
     std::unordered_map<c10::StorageImpl*, c10::Storage> input_storages_;  // by the real storage
     std::vector<c10::Storage> kept_storages_;                             // real ones, so that addresses stay unique
-    std::vector<bool> touched_;                                           // by input id
+    std::unordered_map<int, int> contents_;  // of scalars, by alias set: nodes of FloatNodes
+    std::vector<bool> touched_;              // by input id
     int open_torch_op_ = -1;
+    std::vector<int> lazy_sets_;    // alias sets with a value that is conjugated or negated when it is read
     std::vector<PyObject*> reals_;  // by input id; the front end holds them
     std::string last_line_;
     int last_line_index_ = -1;

@@ -34,6 +34,7 @@ PyObject* capture_operators(PyObject*, PyObject* args) {
     std::vector<py::object> kept;  // fakes, and real tensors that the callable holds itself
     Tracer* tracer = nullptr;
     frontend::CaptureOptions options;
+    options.numbers = false;  // a graph module has no operands for them
     int next = static_cast<int>(PyList_GET_SIZE(inputs));
     std::unordered_map<PyObject*, PyObject*> held;
     options.on_real_tensor = [&](PyObject* real) -> PyObject* {

@@ -88,7 +88,9 @@ PyObject* Tracer::symbolic_input(PyObject* number, int id) {
         trace_.numbers[id] = NumberInput::Float;
         touched_[id] = true;
         at::Tensor fake(c10::make_intrusive<FakeImpl>(meta, c10::Device(c10::DeviceType::CPU), value, epoch_));
-        return wrap_symbolic(sym_float(trace_.symbols, {fake, PyFloat_AS_DOUBLE(number), {id}}));
+        FloatValue f{fake, PyFloat_AS_DOUBLE(number), {id}};
+        f.node = trace_.symbols->floats().number(id, f.hint);
+        return wrap_symbolic(sym_float(trace_.symbols, std::move(f)));
     } catch (python_error& e) { e.restore(); } catch (const std::exception& e) {
         PyErr_SetString(PyExc_RuntimeError, e.what());
     }
@@ -231,12 +233,14 @@ bool Tracer::take_symbolic_number(Pending& p, int arg, const c10::IValue* args, 
     if (!torch::is_symfloat(n)) return false;
     c10::SymFloat symbol = float_of(n.ptr());
     const FloatValue* value = float_value(symbol);
-    if (!value || !float_can_be_tensor(p.info, args)) {
+    at::Tensor operand = value ? number_operand(p.info, args, *value) : at::Tensor();
+    bool converted = operand.defined() && operand.scalar_type() != at::kDouble;
+    if (!value || !(converted || float_can_be_tensor(p.info, args))) {
         t = at::native::wrapped_scalar_tensor(symbol.guard_float(__FILE__, __LINE__));
         return false;
     }
     p.record.args.emplace_back();
-    t = value->fake;
+    t = operand;
     take_operand(p, arg, -1, t);
     t = plain_meta(t.storage(), t.dtype(), t.sizes(), t.strides(), 0);
     t.unsafeGetTensorImpl()->set_wrapped_number(true);

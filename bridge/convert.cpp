@@ -214,7 +214,7 @@ class Converter {
                 for (int pos = 0; pos < size; ++pos)
                     refs.operands.push_back(traced(pos) ? static_cast<int>(next++) : -1);
                 n->args.push_back({arg.name, std::move(refs)});
-            } else if (arg.form == Form::Tensor && traced(-1)) {
+            } else if ((arg.form == Form::Tensor || arg.form == Form::Number) && traced(-1)) {
                 n->args.push_back({arg.name, ir::Ref{static_cast<int>(next++)}});
             } else {
                 n->args.push_back({arg.name, argument(arg, r.args[i])});

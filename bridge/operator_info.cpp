@@ -157,6 +157,8 @@ OperatorInfo decode(const c10::OperatorHandle& op) {
     info.data_shape = op.hasTag(at::Tag::dynamic_output_shape);
     info.own_autograd = !info.callee.starts_with("aten::") && op.hasKernelForDispatchKey(c10::DispatchKey::Autograd);
     info.is_lift = info.callee == "aten::lift_fresh" || info.callee == "aten::lift";
+    info.foreach = info.callee.starts_with("aten::_foreach_") &&
+                   op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
     info.is_index = info.callee == "aten::index.Tensor";
     info.puts_by_index = info.callee.find("index_put") != std::string::npos;
     return info;

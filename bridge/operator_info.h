@@ -55,6 +55,7 @@ struct OperatorInfo {
     bool data_shape = false;     // its result's sizes depend on data
     bool own_autograd = false;   // a kernel of a library for autograd, as torch.library.custom_op makes
     bool is_lift = false;        // lift_fresh: a constant enters the program
+    bool foreach = false;        // on lists of tensors, with a kernel that takes one after the other
     bool is_index = false;       // index.Tensor: data_shape only with masks
     bool puts_by_index = false;  // index_put and its forms
     ShapeRule shape_rule = nullptr;

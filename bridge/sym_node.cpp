@@ -2,6 +2,8 @@
 #include <torch/csrc/utils/python_symnode.h>
 #include <cmath>
 
+#include "bridge/capture.h"
+#include "bridge/gil.h"
 #include "bridge/symbols.h"
 #include "core/support/error.h"
 
@@ -116,7 +118,11 @@ class Node final : public c10::SymNodeImpl {
     Relation resolved() const {
         return {relation_.kind, symbols_->resolve(relation_.a), symbols_->resolve(relation_.b)};
     }
-    bool truth() { return kind_ == Bool ? symbols_->decide(relation_) : value() != 0; }
+    bool truth() {
+        if (kind_ == Bool) return symbols_->decide(relation_);
+        if (known() >= 0) return symbols_->floats().ask(FloatRelation::Ne, known(), symbols_->floats().constant(0));
+        return value() != 0;
+    }
 
     static std::optional<Expr> integer_of(const SymNode& o) {
         if (auto* n = dynamic_cast<Node*>(o.get()))
@@ -131,6 +137,7 @@ class Node final : public c10::SymNodeImpl {
     // As a number that is known from here on.
     double value() {
         if (kind_ == Int) return static_cast<double>(symbols_->fix(expr_));
+        if (traced_ && traced_->data) needs_data();
         if (traced_)
             for (int input : traced_->inputs) symbols_->fix_input(input);
         return kind_ == Bool ? (truth() ? 1 : 0) : float_;
@@ -140,6 +147,15 @@ class Node final : public c10::SymNodeImpl {
         if (o->is_float()) return o->guard_float("", 0);
         return o->is_bool() ? (o->guard_bool("", 0) ? 1 : 0) : static_cast<double>(o->guard_int("", 0));
     }
+
+    [[noreturn]] static void needs_data() {
+        Gil gil;
+        Tracer* tracer = Tracer::active();
+        BRAZE_CHECK(tracer, "a number of a trace that is over");
+        tracer->stop("data-dependent", "the value of Tensor.item()");
+    }
+    // As a node that guards can compute.
+    int known() const { return traced_ ? traced_->node : FloatNodes::kUnknown; }
 
     template <class I, class F>
     SymNode arithmetic(const SymNode& o, I&& on_integers, F&& on_floats) {
@@ -165,10 +181,23 @@ class Node final : public c10::SymNodeImpl {
             if (auto other = integer_of(o))
                 return c10::make_intrusive<Node>(symbols_,
                                                  swapped ? Relation{k, *other, expr_} : Relation{k, expr_, *other});
+        if (std::optional<bool> answer = ask(o, k, swapped)) return boolean(*answer);
         double a = value(), b = value_of(o);
         if (swapped) std::swap(a, b);
         bool r = k == Relation::Eq ? a == b : k == Relation::Ne ? a != b : k == Relation::Lt ? a < b : a <= b;
         return boolean(r);
+    }
+    std::optional<bool> ask(const SymNode& o, Relation::Kind k, bool swapped) {
+        auto node = [this](Node* n) {
+            if (n->known() >= 0 || n->kind_ != Float || n->traced_) return n->known();
+            return symbols_->floats().constant(n->float_);
+        };
+        auto* other = dynamic_cast<Node*>(o.get());
+        if (!other) return std::nullopt;
+        int a = node(this), b = node(other);
+        if (a < 0 || b < 0) return std::nullopt;
+        if (swapped) std::swap(a, b);
+        return symbols_->floats().ask(static_cast<FloatRelation::Kind>(k), a, b);
     }
     SymNode extremum(const SymNode& o, Relation::Kind k) {
         if (kind_ == Int)
@@ -200,12 +229,30 @@ c10::SymFloat sym_float(const Symbols& symbols, FloatValue value) {
 }
 
 c10::SymFloat sym_float(const c10::SymFloat& like, FloatValue value) {
-    return sym_float(dynamic_cast<Node&>(*like.toSymNodeImplUnowned()).symbols(), std::move(value));
+    return sym_float(symbols_of(like), std::move(value));
+}
+
+// (torch's conversion of an argument puts a node of its own around the Python object of ours)
+static Node* node_behind(const c10::SymFloat& f) {
+    c10::SymNodeImpl* n = f.toSymNodeImplUnowned();
+    if (auto* python = dynamic_cast<torch::impl::PythonSymNodeImpl*>(n)) {
+        pybind11::gil_scoped_acquire gil;
+        pybind11::handle o = python->getPyObj();
+        if (!pybind11::isinstance<c10::SymNodeImpl>(o)) return nullptr;
+        n = o.cast<c10::SymNode>().get();
+    }
+    return dynamic_cast<Node*>(n);
+}
+
+const Symbols& symbols_of(const c10::SymFloat& f) {
+    Node* n = node_behind(f);
+    BRAZE_CHECK(n, "a number of another trace");
+    return n->symbols();
 }
 
 const FloatValue* float_value(const c10::SymFloat& f) {
     if (!f.is_symbolic()) return nullptr;
-    auto* n = dynamic_cast<Node*>(f.toSymNodeImplUnowned());
+    Node* n = node_behind(f);
     return n ? n->traced() : nullptr;
 }
 

@@ -2,14 +2,21 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/div.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/gt.h>
+#include <ATen/ops/lt.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/neg.h>
+#include <ATen/ops/pow.h>
 #include <ATen/ops/rsub.h>
 #include <ATen/ops/sub.h>
+#include <ATen/ops/where.h>
 #include <torch/csrc/Size.h>
 #include <torch/csrc/utils/python_symnode.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
 #include <tuple>
 
 namespace braze::bridge {
@@ -77,40 +84,93 @@ PyObject* on_numbers(F&& f, O*... o) {
 }
 PyObject* plain_binary(Operation op, PyObject* a, PyObject* b) { return on_numbers(kNumberOps[op], a, b); }
 
+// A float that takes part in arithmetic: a symbolic one, or a constant.
+struct Term {
+    std::optional<c10::SymFloat> symbol;
+    const FloatValue* value = nullptr;  // nullptr: the constant
+    double constant = 0;
+    double hint() const { return value ? value->hint : constant; }
+    int node(SymbolTable& t) const { return value ? value->node : t.floats().constant(constant); }
+};
+
+// nullopt: some other number.
+std::optional<Term> term(PyObject* o) {
+    Term t;
+    if (!is_float(o)) {
+        if (!PyFloat_CheckExact(o) && !(PyLong_Check(o) && !is_int(o) && integer(o))) return std::nullopt;
+        t.constant = PyFloat_AsDouble(o);
+        return t;
+    }
+    t.symbol = float_of(o);
+    t.value = float_value(*t.symbol);
+    return t.value ? std::optional(std::move(t)) : std::nullopt;
+}
+
+const Symbols& table_of(const Term& x, const Term& y) { return symbols_of(x.symbol ? *x.symbol : *y.symbol); }
+
+PyObject* result(const Term& x, const Term& y, FloatNode::Kind kind, const at::Tensor& fake, double hint,
+                 bool nonzero = false) {
+    const Symbols& table = table_of(x, y);
+    FloatValue r{fake, hint};
+    for (const Term* t : {&x, &y}) {
+        if (!t->value) continue;
+        r.inputs.insert(r.inputs.end(), t->value->inputs.begin(), t->value->inputs.end());
+        r.data |= t->value->data;
+    }
+    r.node = table->floats().add(kind, x.node(*table), y.node(*table));
+    r.nonzero = nonzero;
+    return wrap_symbolic(sym_float(table, std::move(r)));
+}
+
+// Whether it is never zero in a run of the graph; guarded where it can be.
+bool never_zero(const Term& x, SymbolTable& table) {
+    if (!x.value) return x.constant != 0;
+    int node = x.value->node;
+    return x.value->nonzero || (node >= 0 && table.floats().value(node) != 0 &&
+                                table.floats().ask(FloatRelation::Ne, node, table.floats().constant(0)));
+}
+
 PyObject* float_binary(Operation op, PyObject* a, PyObject* b) {
-    auto known = [](PyObject* o) { return PyFloat_CheckExact(o) || (PyLong_Check(o) && integer(o)); };
-    bool left = is_float(a), right = is_float(b);
-    if ((!left && !known(a)) || (!right && !known(b))) return plain_binary(op, a, b);
-    std::optional<c10::SymFloat> f = left ? std::optional(float_of(a)) : std::nullopt,
-                                 g = right ? std::optional(float_of(b)) : std::nullopt;
-    const FloatValue *x = f ? float_value(*f) : nullptr, *y = g ? float_value(*g) : nullptr;
-    double c = left ? 0 : PyFloat_AsDouble(a), d = right ? 0 : PyFloat_AsDouble(b);
-    if ((left && !x) || (right && !y)) return plain_binary(op, a, b);
-    FloatValue r;
-    double u = x ? x->hint : c, v = y ? y->hint : d;
+    std::optional<Term> s = term(a), t = term(b);
+    if (!s || !t) return plain_binary(op, a, b);
+    const FloatValue *x = s->value, *y = t->value;
+    double c = s->constant, d = t->constant, u = s->hint(), v = t->hint();
     switch (op) {
-        case Add:
-            r.fake = !x ? y->fake + c : y ? x->fake + y->fake : x->fake + d;
-            r.hint = u + v;
-            break;
+        case Add: return result(*s, *t, FloatNode::Add, !x ? y->fake + c : y ? x->fake + y->fake : x->fake + d, u + v);
         case Subtract:
-            r.fake = !x ? at::rsub(y->fake, c) : y ? x->fake - y->fake : x->fake - d;
-            r.hint = u - v;
-            break;
+            return result(*s, *t, FloatNode::Subtract,
+                          !x  ? at::rsub(y->fake, c)
+                          : y ? x->fake - y->fake
+                              : x->fake - d,
+                          u - v);
         case Multiply:
-            r.fake = !x ? y->fake * c : y ? x->fake * y->fake : x->fake * d;
-            r.hint = u * v;
-            break;
-        case TrueDivide:
-            if (y || d == 0) return plain_binary(op, a, b);  // division by zero is an error in Python
-            r.fake = x->fake / d;
-            r.hint = u / v;
-            break;
+            return result(*s, *t, FloatNode::Multiply, !x ? y->fake * c : y ? x->fake * y->fake : x->fake * d, u * v);
+        case TrueDivide: {
+            // Division by zero is an error in Python.
+            if (!never_zero(*t, *table_of(*s, *t))) return plain_binary(op, a, b);
+            at::Tensor left = x ? x->fake : at::full_like(y->fake, c);
+            return result(*s, *t, FloatNode::Divide, y ? left / y->fake : left / d, u / v);
+        }
         default: return plain_binary(op, a, b);
     }
-    for (const FloatValue* p : {x, y})
-        if (p) r.inputs.insert(r.inputs.end(), p->inputs.begin(), p->inputs.end());
-    return wrap_symbolic(sym_float(f ? *f : *g, std::move(r)));
+}
+
+// a ** b, where the numbers show that Python raises no error and its result is a float.
+PyObject* float_power(PyObject* a, PyObject* b) {
+    std::optional<Term> s = term(a), t = term(b);
+    if (!s || !t || (!s->value && !t->value)) return nullptr;
+    SymbolTable& table = *table_of(*s, *t);
+    FloatNodes& floats = table.floats();
+    int x = s->node(table), y = t->node(table);
+    int r = floats.add(FloatNode::Power, x, y);
+    if (r < 0 || !(floats.value(x) > 0) || !std::isfinite(floats.value(r))) return nullptr;
+    int infinity = floats.constant(std::numeric_limits<double>::infinity());
+    if (s->value) floats.ask(FloatRelation::Lt, floats.constant(0), x);
+    floats.ask(FloatRelation::Lt, r, infinity);
+    at::Tensor fake = !s->value   ? at::pow(s->constant, t->value->fake)
+                      : !t->value ? at::pow(s->value->fake, t->constant)
+                                  : at::pow(s->value->fake, t->value->fake);
+    return result(*s, *t, FloatNode::Power, fake, floats.value(r));
 }
 
 // Tensors and the program's classes answer themselves; everything else (sequences, complex numbers) is given the
@@ -154,6 +214,8 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
     return guarded([&]() -> PyObject* {
         for (PyObject* o : {a, b})
             if (!is_number(o) && answers_itself(o)) return Py_NewRef(Py_NotImplemented);
+        if (modulus == Py_None && (is_float(a) || is_float(b)))
+            if (PyObject* r = float_power(a, b)) return r;
         return on_numbers(PyNumber_Power, a, b, modulus);
     });
 }
@@ -167,17 +229,44 @@ PyObject* negative(PyObject* a) {
         c10::SymFloat f = float_of(a);
         const FloatValue* x = float_value(f);
         if (!x) return known_unary<PyNumber_Negative>(a);
-        return wrap_symbolic(sym_float(f, {-x->fake, -x->hint, x->inputs}));
+        FloatValue r = *x;
+        r.fake = -x->fake;
+        r.hint = -x->hint;
+        FloatNodes& floats = symbols_of(f)->floats();
+        r.node = floats.add(FloatNode::Multiply, x->node, floats.constant(-1));
+        return wrap_symbolic(sym_float(f, std::move(r)));
     });
 }
 int truth(PyObject* a) {
     try {
         if (is_int(a)) return int_of(a).sym_ne(0).guard_bool(__FILE__, __LINE__);
-        return float_of(a).guard_float(__FILE__, __LINE__) != 0;
+        c10::SymFloat f = float_of(a);
+        const FloatValue* x = float_value(f);
+        if (!x || x->node < 0) return f.guard_float(__FILE__, __LINE__) != 0;
+        FloatNodes& floats = symbols_of(f)->floats();
+        return floats.ask(FloatRelation::Ne, x->node, floats.constant(0));
     } catch (python_error& e) { e.restore(); } catch (const std::exception& e) {
         PyErr_SetString(PyExc_RuntimeError, e.what());
     }
     return -1;
+}
+
+// Of floats that guards can compute.
+std::optional<bool> compare_floats(PyObject* a, PyObject* b, int op) {
+    if (!is_float(a) && !is_float(b)) return std::nullopt;
+    std::optional<Term> s = term(a), t = term(b);
+    if (!s || !t) return std::nullopt;
+    SymbolTable& table = *table_of(*s, *t);
+    int x = s->node(table), y = t->node(table);
+    if (x < 0 || y < 0) return std::nullopt;
+    switch (op) {
+        case Py_EQ: return table.floats().ask(FloatRelation::Eq, x, y);
+        case Py_NE: return table.floats().ask(FloatRelation::Ne, x, y);
+        case Py_LT: return table.floats().ask(FloatRelation::Lt, x, y);
+        case Py_LE: return table.floats().ask(FloatRelation::Le, x, y);
+        case Py_GT: return table.floats().ask(FloatRelation::Lt, y, x);
+        default: return table.floats().ask(FloatRelation::Le, y, x);
+    }
 }
 
 PyObject* compare(PyObject* a, PyObject* b, int op) {
@@ -195,6 +284,8 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
                 default: r = x->sym_ge(*y).guard_bool(__FILE__, __LINE__); break;
             }
             return PyBool_FromLong(r);
+        } else if (std::optional<bool> answer = compare_floats(a, b, op)) {
+            return PyBool_FromLong(*answer);
         }
         return on_numbers([op](PyObject* x, PyObject* y) { return PyObject_RichCompare(x, y, op); }, a, b);
     });
@@ -300,14 +391,39 @@ PyObject* wrap_symbolic(const c10::SymFloat& f) {
     return make(g_float, f.toSymNodeImpl());
 }
 
+PyObject* extremum(PyObject* a, PyObject* b, bool max) {
+    return guarded([&]() -> PyObject* {
+        std::optional<Term> s = term(a), t = term(b);
+        if (!s || !t || (!s->value && !t->value)) {
+            auto x = pybind11::reinterpret_steal<pybind11::object>(number(a)),
+                 y = pybind11::reinterpret_steal<pybind11::object>(number(b));
+            if (!x || !y) return nullptr;
+            int second = PyObject_RichCompareBool(y.ptr(), x.ptr(), max ? Py_GT : Py_LT);
+            return second < 0 ? nullptr : (second ? y : x).release().ptr();
+        }
+        const at::Tensor& like = s->value ? s->value->fake : t->value->fake;
+        at::Tensor x = s->value ? s->value->fake : at::full_like(like, s->constant),
+                   y = t->value ? t->value->fake : at::full_like(like, t->constant);
+        // (a first operand that is no number stays, as in Python)
+        at::Tensor fake = at::where(max ? y > x : y < x, y, x);
+        double u = s->hint(), v = t->hint();
+        double hint = max ? (v > u ? v : u) : (v < u ? v : u);
+        bool positive = (!s->value && s->constant > 0) || (!t->value && t->constant > 0);
+        // max(x, c) is x where x is no number
+        return result(*s, *t, max ? FloatNode::Maximum : FloatNode::Minimum, fake, hint, max && positive);
+    });
+}
+
 PyObject* with_own_numbers(PyObject* o) {
     static PyObject* sym_int = reinterpret_cast<PyObject*>(g_int->tp_base);
+    static PyTypeObject* sym_float = g_float->tp_base;
     if (!o) return o;
     auto own = [](PyObject* v) {
         return reinterpret_cast<PyObject*>(Py_TYPE(v)) == sym_int ? wrap_symbolic(int_of(v)) : Py_NewRef(v);
     };
     return guarded([&]() -> PyObject* {
         auto held = pybind11::reinterpret_steal<pybind11::object>(o);
+        if (Py_TYPE(o) == sym_float) return make(g_float, node_of(o).cast<c10::SymNode>());
         if (reinterpret_cast<PyObject*>(Py_TYPE(o)) == sym_int) return wrap_symbolic(int_of(o));
         bool size = Py_TYPE(o) == &THPSizeType;
         if (!size && !PyTuple_CheckExact(o)) return held.release().ptr();

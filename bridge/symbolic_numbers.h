@@ -18,8 +18,10 @@ c10::SymFloat float_of(PyObject* o);
 // New references. A plain int where nothing symbolic is in it.
 PyObject* wrap_symbolic(const c10::SymInt& n);
 PyObject* wrap_symbolic(const c10::SymFloat& f);
-// Takes a reference: a torch.SymInt, or a torch.Size with some in it, with our classes in their place; anything else as
-// it is.
+// max(a, b) or min(a, b) of floats, at least one of them symbolic. New reference.
+PyObject* extremum(PyObject* a, PyObject* b, bool max);
+// Takes a reference: a torch.SymInt or torch.SymFloat, or a torch.Size with some in it, with our classes in their
+// place; anything else as it is.
 PyObject* with_own_numbers(PyObject* owned);
 
 }  // namespace braze::bridge

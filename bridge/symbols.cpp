@@ -207,7 +207,8 @@ namespace {
 
 class ShapeGuard final : public frontend::ShapeGuard {
   public:
-    explicit ShapeGuard(const SymbolTable& t) : symbols_(t.symbols()), places_(t.places()), relations_(t.relations()) {
+    explicit ShapeGuard(const SymbolTable& t)
+        : symbols_(t.symbols()), places_(t.places()), relations_(t.relations()), floats_(t.floats().for_guard()) {
         // A symbol that was fixed is no longer a symbol of the graph.
         for (const auto& s : symbols_)
             if (Expr now = t.resolve(s.symbol); now.is_const()) relations_.push_back({Relation::Eq, s.symbol, now});
@@ -221,9 +222,10 @@ class ShapeGuard final : public frontend::ShapeGuard {
         for (const auto& s : symbols_) add(s.symbol.str() + " = " + place(s.input, s.axis));
         for (const auto& p : places_) add(place(p.input, p.axis) + " == " + p.symbol.str());
         for (const Relation& r : relations_) add(r.str());
+        if (floats_.any_question()) add(floats_.text());
         return out;
     }
-    bool empty() const override { return symbols_.empty(); }
+    bool empty() const override { return symbols_.empty() && !floats_.any_question(); }
 
   private:
     static std::string place(int input, int axis) {
@@ -260,12 +262,13 @@ class ShapeGuard final : public frontend::ShapeGuard {
             auto a = r.a.evaluate(value_of), b = r.b.evaluate(value_of);
             if (!a || !b || !r.holds(*a, *b)) return "expected " + r.str();
         }
-        return {};
+        return floats_.any_question() ? floats_.broken(inputs) : "";
     }
 
     std::vector<SymbolTable::Symbol> symbols_;
     std::vector<SymbolTable::Place> places_;
     std::vector<Relation> relations_;
+    FloatNodes floats_;
 };
 
 }  // namespace

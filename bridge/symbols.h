@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "bridge/float_nodes.h"
 #include "bridge/torch.h"
 #include "core/shapes/expr.h"
 #include "frontend/bridge_api.h"
@@ -69,6 +70,8 @@ class SymbolTable {
     const std::vector<Symbol>& symbols() const { return symbols_; }
     const std::vector<Place>& places() const { return places_; }
     const std::vector<Relation>& relations() const { return relations_; }
+    FloatNodes& floats() { return floats_; }
+    const FloatNodes& floats() const { return floats_; }
     int version() const { return version_; }  // changes when resolve() may answer otherwise
 
   private:
@@ -78,6 +81,7 @@ class SymbolTable {
     std::vector<Relation> relations_;
     std::unordered_map<Expr, Expr> bound_;
     std::unordered_set<int> fixed_inputs_;
+    FloatNodes floats_;
     int version_ = 0;
 };
 using Symbols = std::shared_ptr<SymbolTable>;
@@ -92,8 +96,11 @@ struct SymbolicMetadata {
 // A float of the program that the graph computes with: a scalar tensor of float64 in its place.
 struct FloatValue {
     at::Tensor fake;
-    double hint;
-    std::vector<int> inputs;  // that it was computed from
+    double hint = 0;            // where it does not depend on data
+    std::vector<int> inputs{};  // Python floats that it was computed from
+    int node = FloatNodes::kUnknown;
+    bool data = false;     // it depends on a tensor's contents: it cannot become a constant
+    bool nonzero = false;  // whatever the data
 };
 
 // Whether an operator's argument is a list with a SymInt in it.
@@ -103,6 +110,8 @@ c10::SymInt sym_int(const Symbols& symbols, const Expr& e);
 c10::SymFloat sym_float(const Symbols& symbols, FloatValue value);
 // In the trace of another one.
 c10::SymFloat sym_float(const c10::SymFloat& like, FloatValue value);
+// The table of the trace that it belongs to.
+const Symbols& symbols_of(const c10::SymFloat& f);
 // Of a SymFloat made by sym_float(); nullptr for any other.
 const FloatValue* float_value(const c10::SymFloat& f);
 // The expression of a SymInt of this trace or of a plain one.

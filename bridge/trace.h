@@ -88,7 +88,10 @@ void push_arguments(const Record& r, std::vector<c10::IValue>& stack, Get&& get)
     for (size_t i = 0; i < r.info->args.size(); ++i) {
         const ArgInfo& arg = r.info->args[i];
         c10::IValue& v = stack[first + i];
-        if (arg.form == Form::Tensor) {
+        if (arg.form == Form::Number) {
+            if (next < r.operands.size() && r.operands[next].arg == static_cast<int>(i))
+                v = at::Tensor(get(r.operands[next++])).item();
+        } else if (arg.form == Form::Tensor) {
             if (next < r.operands.size() && r.operands[next].arg == static_cast<int>(i)) v = get(r.operands[next++]);
         } else if (arg.form == Form::TensorList) {
             int size = r.list_sizes[list++];

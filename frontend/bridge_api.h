@@ -33,6 +33,7 @@ struct BackendChoice {
 struct CaptureOptions {
     BackendChoice backend;
     bool dynamic = false;  // sizes of inputs marked dynamic are symbols
+    bool numbers = true;   // floats may be computed by the graph: Tensor.item()
     // The mode met a real tensor (inside a container that C code walked, or a module-level constant). The front end
     // answers with the fake that stands for it (borrowed, kept alive by the tracer), after guarding the way to it, or
     // nullptr with a break set.
@@ -156,6 +157,8 @@ class TensorBridge {
     virtual PyTypeObject* symbolic_float_class() const = 0;
     // Takes and returns a reference: torch.SymInt, also inside a torch.Size or tuple, becomes a symbolic number.
     virtual PyObject* with_own_numbers(PyObject* o) const = 0;
+    // max(a, b) or min(a, b) of floats, at least one of them symbolic. New reference.
+    virtual PyObject* extremum(PyObject* a, PyObject* b, bool max) const = 0;
     virtual std::unique_ptr<Capture> begin_capture(CaptureOptions options) = 0;
     virtual std::unique_ptr<TensorGuard> tensor_guard(PyObject* real, uint64_t dynamic_dims,
                                                       GradientUse use = GradientUse::None) = 0;
@@ -164,8 +167,8 @@ class TensorBridge {
     // What about the tensor stands in the way of that use (hooks, a graph of its own), or an empty string. Its guard
     // checks the same.
     virtual std::string gradient_obstacle(PyObject* real, GradientUse use) const = 0;
-    // True if the two share storage (both real, strided).
-    virtual bool same_storage(PyObject* a, PyObject* b) const = 0;
+    // What tensors that share memory have in common; nullptr: no strided tensor.
+    virtual const void* storage(PyObject* tensor) const = 0;
     virtual std::unique_ptr<GlobalStateGuard> state_guard() = 0;                          // of the state now
     virtual std::unique_ptr<StateDelta> state_delta(const GlobalStateGuard& before) = 0;  // nullptr: nothing changed
     virtual void restore_state(const GlobalStateGuard& to) = 0;                           // after an aborted trace

@@ -31,6 +31,9 @@ PyObject* py_configure(PyObject*, PyObject* tables) {
     if (PyObject* breaks = PyDict_GetItemString(tables, "breaks"))
         while (PyDict_Next(breaks, &pos, &k, &v))
             set_function_rule(k, {FunctionRule::Break, nullptr, PyUnicode_AsUTF8(v)});
+    pos = 0;
+    if (PyObject* replace = PyDict_GetItemString(tables, "replace"))
+        while (PyDict_Next(replace, &pos, &k, &v)) set_function_rule(k, {FunctionRule::Replace, Owned::share(v)});
     auto strings = [&](const char* name, std::vector<std::string>& out) {
         PyObject* s = PyDict_GetItemString(tables, name);
         Owned seq = Owned::steal(s ? PySequence_List(s) : nullptr);
@@ -52,6 +55,10 @@ PyObject* py_configure(PyObject*, PyObject* tables) {
             if (!s.untraced_code.back()) return nullptr;
         }
     }
+    s.replaced_code.clear();
+    pos = 0;
+    if (PyObject* replaced = PyDict_GetItemString(tables, "replaced_code"))
+        while (PyDict_Next(replaced, &pos, &k, &v)) s.replaced_code.emplace(Py_NewRef(k), Owned::share(v));
     s.stdlib_prefixes.clear();
     strings("stdlib_prefixes", s.stdlib_prefixes);
     if (s.stdlib_prefixes.empty()) {

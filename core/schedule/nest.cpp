@@ -23,7 +23,9 @@ constexpr int kMaxSplits = 8;
 
 class Builder {
   public:
-    Builder(Draft draft, const std::vector<Expr>& symbols) : d_(std::move(draft)) { nest_.kernel.symbols = symbols; }
+    Builder(Draft draft, const std::vector<Expr>& symbols, const Homes& homes) : d_(std::move(draft)), homes_(homes) {
+        nest_.kernel.symbols = symbols;
+    }
 
     Nest run() {
         split();
@@ -299,7 +301,13 @@ class Builder {
         alone.reserve(nest_.buffers.size());
         for (const ir::Value* v : nest_.buffers)
             alone.push_back(std::count(nest_.buffers.begin(), nest_.buffers.end(), v) == 1);
-        find_in_place(k, alone, nest_.offsets);
+        std::vector<int> wanted(nest_.buffers.size(), -1);
+        for (size_t w = 0; w < wanted.size(); ++w) {
+            const ir::Value* home = k.params[w].written ? homes_.of(nest_.buffers[w]) : nullptr;
+            for (size_t r = 0; home && r < wanted.size(); ++r)
+                if (nest_.buffers[r] == home) wanted[w] = static_cast<int>(r);
+        }
+        find_in_place(k, alone, nest_.offsets, wanted);
         nest_.outer_count = shapes::product(k.outer);
         int64_t inner = 0, outer = 1;
         for (const Scalar& s : k.scalars) {
@@ -315,6 +323,7 @@ class Builder {
     }
 
     Draft d_;
+    const Homes& homes_;
     Nest nest_;
     std::vector<std::vector<int64_t>> distances_;
     std::vector<Axis> outer_, inner_;
@@ -322,6 +331,8 @@ class Builder {
 
 }  // namespace
 
-Nest make_nest(Draft draft, const std::vector<Expr>& symbols) { return Builder(std::move(draft), symbols).run(); }
+Nest make_nest(Draft draft, const std::vector<Expr>& symbols, const Homes& homes) {
+    return Builder(std::move(draft), symbols, homes).run();
+}
 
 }  // namespace braze::schedule

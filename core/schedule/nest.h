@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/schedule/homes.h"
 #include "core/schedule/lower.h"
 
 namespace braze::schedule {
@@ -15,6 +16,6 @@ struct Nest {
     Expr outer_count, work;           // as in runtime::RunKernel
 };
 
-Nest make_nest(Draft draft, const std::vector<Expr>& symbols);
+Nest make_nest(Draft draft, const std::vector<Expr>& symbols, const Homes& homes);
 
 }  // namespace braze::schedule

@@ -32,8 +32,8 @@ bool has_out_variant(std::string_view callee) {
 class Planner {
   public:
     Planner(const Facts& facts, const Units& units, const std::vector<Cluster>& clusters, std::vector<Step> steps,
-            runtime::Program& p)
-        : facts_(facts), units_(units), clusters_(clusters), steps_(std::move(steps)), p_(p) {
+            const Homes& homes, runtime::Program& p)
+        : facts_(facts), units_(units), clusters_(clusters), steps_(std::move(steps)), homes_(homes), p_(p) {
         slot_of_.assign(static_cast<size_t>(facts.graph.id_bound()), -1);
         last_use_.assign(slot_of_.size(), -1);
     }
@@ -99,6 +99,7 @@ class Planner {
         int& s = slot_of_[index(v)];
         if (s >= 0) return s;
         const Value* memory = memory_of(facts_, v);
+        if (const Value* home = homes_.of(v)) return slot_of_[index(v)] = slot(home);
         if (memory == v) return slot_of_[index(v)] = computed(v);
         const ValueFacts& f = facts_.of(v);
         Slot view{SlotKind::View, v->type};
@@ -266,6 +267,7 @@ class Planner {
     const Units& units_;
     const std::vector<Cluster>& clusters_;
     std::vector<Step> steps_;
+    const Homes& homes_;
     runtime::Program& p_;
     std::vector<int> slot_of_, last_use_;  // by value id
     std::vector<const Value*> owner_;      // by slot
@@ -279,8 +281,8 @@ class Planner {
 }  // namespace
 
 void plan(const Facts& facts, const Units& units, const std::vector<Cluster>& clusters, std::vector<Step> steps,
-          runtime::Program& program) {
-    Planner(facts, units, clusters, std::move(steps), program).run();
+          const Homes& homes, runtime::Program& program) {
+    Planner(facts, units, clusters, std::move(steps), homes, program).run();
 }
 
 }  // namespace braze::schedule

@@ -7,8 +7,8 @@
 
 namespace braze::schedule {
 
-// Fills in everything but Program::graph and Program::code.
+// Values with a home are computed there. Fills in everything but Program::graph and Program::code.
 void plan(const Facts& facts, const Units& units, const std::vector<Cluster>& clusters, std::vector<Step> steps,
-          runtime::Program& program);
+          const Homes& homes, runtime::Program& program);
 
 }  // namespace braze::schedule

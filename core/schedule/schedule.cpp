@@ -20,14 +20,14 @@ Step call_step(const Facts& facts, const ir::Node* n, int region, int position) 
 }
 
 Step kernel_step(const Facts& facts, const Units& units, const Fused& fused, const std::vector<bool>& stored,
-                 int cluster) {
+                 int cluster, const Homes& homes) {
     Step s;
     s.cluster = cluster;
     const Cluster& c = fused.clusters[static_cast<size_t>(cluster)];
     s.region = c.region;
     for (int u : c.units)
         if (stored[static_cast<size_t>(u)]) s.position = facts.of(units.list[static_cast<size_t>(u)].value).position;
-    s.nest = make_nest(lower(facts, units, fused, stored, cluster), facts.graph.symbols);
+    s.nest = make_nest(lower(facts, units, fused, stored, cluster), facts.graph.symbols, homes);
     for (size_t i = 0; i < s.nest.buffers.size(); ++i)
         (s.nest.kernel.params[i].written ? s.writes : s.reads).push_back(s.nest.buffers[i]);
     return s;
@@ -43,6 +43,8 @@ runtime::Program schedule(ir::Graph graph, const Options& options) {
     const Fused fused = fuse(facts, units, options);
     const std::vector<bool> stored = decide_stores(facts, units, fused);
 
+    Homes homes(facts);
+
     std::vector<Step> steps;
     int region = 0;
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -54,10 +56,11 @@ runtime::Program schedule(ir::Graph graph, const Options& options) {
         const Cluster& cl = fused.clusters[c];
         bool any = false;
         for (int u : cl.units) any |= stored[static_cast<size_t>(u)];
-        if (any) steps.push_back(kernel_step(facts, units, fused, stored, static_cast<int>(c)));
+        if (any) steps.push_back(kernel_step(facts, units, fused, stored, static_cast<int>(c), homes));
     }
     order_steps(steps);
-    plan(facts, units, fused.clusters, std::move(steps), program);
+    homes.settle(steps);
+    plan(facts, units, fused.clusters, std::move(steps), homes, program);
     program.graph = std::move(graph);
     return program;
 }

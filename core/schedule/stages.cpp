@@ -225,7 +225,8 @@ void make_stages(Kernel& k, std::vector<Store> stores) {
 
 void keep_between_stages(Kernel& k) { KeptValue(k).run(); }
 
-void find_in_place(Kernel& k, const std::vector<bool>& alone, const std::vector<shapes::Expr>& offsets) {
+void find_in_place(Kernel& k, const std::vector<bool>& alone, const std::vector<shapes::Expr>& offsets,
+                   const std::vector<int>& wanted) {
     std::vector<std::vector<bool>> used;
     used.reserve(k.stages.size());
     for (const loops::Stage& s : k.stages) used.push_back(evaluated(k, s));
@@ -233,8 +234,13 @@ void find_in_place(Kernel& k, const std::vector<bool>& alone, const std::vector<
         return std::any_of(k.params.begin(), k.params.end(),
                            [&](const loops::Param& p) { return p.inplace_of == static_cast<int>(r); });
     };
-    for (size_t w = 0; w < k.params.size(); ++w) {
-        if (!k.params[w].written) continue;
+    // Without loops what is uniform is stored once.
+    const bool once = k.inner.empty() && shapes::product(k.outer) == shapes::Expr(1);
+    std::vector<size_t> order;  // those that want a certain one choose first
+    for (bool choosy : {true, false})
+        for (size_t w = 0; w < k.params.size(); ++w)
+            if (k.params[w].written && (wanted[w] >= 0) == choosy) order.push_back(w);
+    for (size_t w : order) {
         // the first store, and whether all are of the same elements, in the innermost loops
         const Store* first = nullptr;
         size_t stage = 0;
@@ -243,12 +249,13 @@ void find_in_place(Kernel& k, const std::vector<bool>& alone, const std::vector<
             for (const Store& s : k.stages[st].stores) {
                 if (s.param != static_cast<int>(w)) continue;
                 if (!first) first = &s, stage = st;
-                same =
-                    same && s.address == first->address && s.level == (k.inner.empty() ? Level::Outer : Level::Inner);
+                const bool innermost = s.level == (k.inner.empty() ? Level::Outer : Level::Inner);
+                same = same && s.address == first->address && (innermost || (once && s.level == Level::Uniform));
             }
         if (!first || !same) continue;
         const std::vector<bool> before = evaluated(k, k.stages[stage], first);
         for (size_t r = 0; r < k.params.size(); ++r) {
+            if (wanted[w] >= 0 && wanted[w] != static_cast<int>(r)) continue;
             if (k.params[r].written || !alone[r] || taken(r) || offsets[r] != offsets[w]) continue;
             if (ir::size_of(k.params[r].dtype) != ir::size_of(k.params[w].dtype)) continue;
             bool fits = true, any = false;

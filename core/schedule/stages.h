@@ -19,7 +19,8 @@ void keep_between_stages(loops::Kernel& k);
 
 // Sets Param::inplace_of where a written element certainly comes after the last load of the element of the read param
 // at the same address. alone[r]: no other param shows the same buffer; same_offset(w, r): both start at the same
-// element of their buffers.
-void find_in_place(loops::Kernel& k, const std::vector<bool>& alone, const std::vector<shapes::Expr>& offsets);
+// element of their buffers. wanted[w]: the read param that it should be, where that is possible; -1: any.
+void find_in_place(loops::Kernel& k, const std::vector<bool>& alone, const std::vector<shapes::Expr>& offsets,
+                   const std::vector<int>& wanted);
 
 }  // namespace braze::schedule

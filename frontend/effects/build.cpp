@@ -223,14 +223,15 @@ static bool record_moved_keys(Tracer& t, Recipes& r, PyObject* dict, std::vector
         return true;
     };
     for (const Change* c : changes) {
-        PyObject* now = PyDict_GetItemWithError(dict, c->key.get());
+        PyObject* now = dict_get(dict, c->key.get());
         if (now ? c->old && c->moved : needs_effect(t, *c, nullptr)) emit(*c, nullptr);
     }
     Py_ssize_t at = 0;
     PyObject *key, *value;
     while (PyDict_Next(dict, &at, &key, &value)) {
         for (const Change* c : changes) {
-            if (!PyUnicode_CheckExact(key) || PyUnicode_Compare(key, c->key.get()) != 0) continue;
+            bool text = PyUnicode_CheckExact(key) && PyUnicode_CheckExact(c->key.get());
+            if (key != c->key.get() && !(text && PyUnicode_Compare(key, c->key.get()) == 0)) continue;
             if (!emit(*c, value)) return false;
         }
     }
@@ -263,7 +264,7 @@ bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out) {
                     e.target = t.source_of(c.holder.get());
                     e.object = c.holder;
                 }
-                PyObject* now = PyDict_GetItemWithError(target, c.key.get());
+                PyObject* now = dict_get(target, c.key.get());
                 if (!needs_effect(t, c, now)) continue;
                 e.kind = now ? (attribute ? Effect::SetAttr : Effect::SetKey)
                              : (attribute ? Effect::DelAttr : Effect::DelKey);

@@ -27,14 +27,6 @@ PyObject* plain_elements(PyObject* c) {
     return it ? PySequence_List(it.get()) : nullptr;
 }
 
-int dict_set(PyObject* dict, PyObject* key, PyObject* value) {
-    return PyODict_Check(dict) ? PyODict_SetItem(dict, key, value) : PyDict_SetItem(dict, key, value);
-}
-
-int dict_delete(PyObject* dict, PyObject* key) {
-    return PyODict_Check(dict) ? PyODict_DelItem(dict, key) : PyDict_DelItem(dict, key);
-}
-
 int dict_assign(PyObject* dict, PyObject* pairs) {
     if (PyODict_Check(dict)) {
         Owned r = Owned::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyODict_Type), "clear", "O", dict));
@@ -121,8 +113,8 @@ Change& Journal::record(Change::Kind kind, PyObject* target) {
 
 int Journal::before_dict_key(PyObject* dict, PyObject* key, bool deletes, PyObject* holder) {
     if (find(dict, Change::DictAll)) return 0;
-    // Only strings make a record that can be looked up without user code.
-    if (PyODict_Check(dict) || !PyUnicode_CheckExact(key)) return before_dict(dict);
+    // Only strings and tensors make a record that can be looked up without user code.
+    if (PyODict_Check(dict) || !(PyUnicode_CheckExact(key) || is_tensor_key(key))) return before_dict(dict);
     if (deletes && !deletes_from(dict)) {  // putting it back would move the key to the end
         Owned items = Owned::steal(dict_items(dict));
         if (!items) return -1;
@@ -132,7 +124,7 @@ int Journal::before_dict_key(PyObject* dict, PyObject* key, bool deletes, PyObje
         const_cast<Change*>(known)->moved |= deletes;
         return 0;
     }
-    PyObject* old = PyDict_GetItemWithError(dict, key);
+    PyObject* old = dict_get(dict, key);
     if (!old && PyErr_Occurred()) return -1;
     Change& c = record(Change::DictKey, dict);
     c.key = Owned::share(key);
@@ -251,7 +243,7 @@ void Journal::undo() {
         int err = 0;
         switch (c.kind) {
             case Change::DictKey:
-                err = c.old ? PyDict_SetItem(t, c.key.get(), c.old.get()) : PyDict_DelItem(t, c.key.get());
+                err = c.old ? dict_set(t, c.key.get(), c.old.get()) : dict_delete(t, c.key.get());
                 break;
             case Change::DictAll:
             case Change::DictOrder: err = dict_assign(t, c.old.get()); break;

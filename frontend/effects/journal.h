@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "frontend/source/keys.h"
 #include "frontend/support/ref.h"
 
 namespace braze::frontend {
@@ -72,8 +73,6 @@ PyObject* dict_items(PyObject* dict);
 PyObject* plain_elements(PyObject* container);
 // Replaces the contents by base-class C code, never the user's overrides. 0 or -1.
 int dict_assign(PyObject* dict, PyObject* pairs);
-int dict_set(PyObject* dict, PyObject* key, PyObject* value);
-int dict_delete(PyObject* dict, PyObject* key);
 int set_assign(PyObject* set, PyObject* elements);
 int deque_assign(PyObject* deque, PyObject* elements);
 

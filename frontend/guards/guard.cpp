@@ -1,6 +1,7 @@
 #include "frontend/guards/guard.h"
 
 #include "frontend/guards/snapshot.h"
+#include "frontend/source/keys.h"
 
 #include <algorithm>
 #include <chrono>
@@ -124,10 +125,10 @@ void GuardSet::same_object(SourceId a, SourceId b, bool same) {
     push(k, a).other = b;
 }
 
-void GuardSet::same_storage(SourceId a, SourceId b, bool same) {
-    Guard& g = push(GuardKind::SameStorage, a);
-    g.other = b;
-    g.number = same;
+void GuardSet::same_storage(std::vector<SourceId> tensors, Sharing sharing) {
+    Guard& g = push(GuardKind::SameStorage, kNoSource);
+    g.inputs = std::move(tensors);
+    g.sharing = std::make_unique<Sharing>(std::move(sharing));
 }
 
 void GuardSet::tensor(SourceId s, std::unique_ptr<TensorGuard> t) { push(GuardKind::Tensor, s).tensor = std::move(t); }
@@ -169,6 +170,7 @@ bool GuardSet::holds(const Guard& g, Fetcher& f) const {
         std::sort(objects.begin(), objects.end());
         return std::adjacent_find(objects.begin(), objects.end()) == objects.end();
     }
+    if (g.kind == GuardKind::SameStorage) return !g.sharing->conflict(fetch_all(g.inputs, f));
     PyObject* v = f.fetch(g.source);
     if (!v) {
         PyErr_Clear();
@@ -197,9 +199,10 @@ bool GuardSet::holds(const Guard& g, Fetcher& f) const {
         }
         case GuardKind::DictLacks: {
             if (!PyDict_Check(v)) return false;
-            int r = PyDict_Contains(v, g.expected.get());
-            if (r < 0) PyErr_Clear();
-            return r == 0;
+            if (dict_get(v, g.expected.get())) return false;
+            if (!PyErr_Occurred()) return true;
+            PyErr_Clear();
+            return false;
         }
         case GuardKind::SetElements: return has_elements(v, g.expected.get());
         case GuardKind::Present: return true;
@@ -207,10 +210,7 @@ bool GuardSet::holds(const Guard& g, Fetcher& f) const {
         case GuardKind::Tensor: return g.tensor->check(v);
         case GuardKind::SameObject: return v == f.fetch(g.other);
         case GuardKind::NotSameObject: return v != f.fetch(g.other);
-        case GuardKind::SameStorage: {
-            PyObject* o = f.fetch(g.other);
-            return o && tensor_bridge()->same_storage(v, o) == (g.number != 0);
-        }
+        case GuardKind::SameStorage:
         case GuardKind::GlobalState:
         case GuardKind::Distinct:
         case GuardKind::Sizes: break;
@@ -324,8 +324,7 @@ std::string GuardSet::text(const Guard& g, PyObject* names) const {
         case GuardKind::SameObject: return s + " is " + sources.describe(g.other, names);
         case GuardKind::NotSameObject: return s + " is not " + sources.describe(g.other, names);
         case GuardKind::SameStorage:
-            return s + (g.number ? " shares memory with " : " shares no memory with ") +
-                   sources.describe(g.other, names);
+            return std::to_string(g.inputs.size()) + " tensors share memory, or do not, as they did";
         case GuardKind::GlobalState: return "torch's global state";
         case GuardKind::Distinct: return std::to_string(g.inputs.size()) + " objects are different ones";
         case GuardKind::Sizes: return g.shapes->text();
@@ -337,6 +336,13 @@ std::string GuardSet::explain(const Guard& g, Fetcher& f, PyObject* names) const
     if (g.kind == GuardKind::GlobalState) return g.state->explain();
     if (g.kind == GuardKind::Distinct) return text(g, names) + ": no longer true";
     if (g.kind == GuardKind::Sizes) return g.shapes->explain(fetch_all(g.inputs, f).data());
+    if (g.kind == GuardKind::SameStorage) {
+        auto pair = g.sharing->conflict(fetch_all(g.inputs, f));
+        if (!pair) return text(g, names);
+        bool same = g.sharing->group[pair->first] == g.sharing->group[pair->second];
+        return sources.describe(g.inputs[pair->first], names) + (same ? " shares no" : " shares") + " memory with " +
+               sources.describe(g.inputs[pair->second], names) + ": it did" + (same ? "" : " not");
+    }
     PyObject* v = f.fetch(g.source);
     std::string s = sources.describe(g.source, names);
     if (g.kind == GuardKind::Tensor) return s + ": " + (v ? g.tensor->explain(v) : "it no longer exists");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "frontend/bridge_api.h"
+#include "frontend/guards/sharing.h"
 #include "frontend/source/source.h"
 
 namespace braze::frontend {
@@ -21,14 +22,15 @@ enum class GuardKind : uint8_t {
 struct Guard {
     GuardKind kind;
     SourceId source = kNoSource;
-    SourceId other = kNoSource;  // SameObject, NotSameObject, SameStorage
+    SourceId other = kNoSource;  // SameObject, NotSameObject
     Owned expected;              // Is, TypeIs, Equals, DictKeys (tuple), DictLacks (key), SetElements (tuple)
-    Py_ssize_t number = 0;       // Length; SameStorage: 1 shares, 0 does not
+    Py_ssize_t number = 0;       // Length
     std::unique_ptr<TensorGuard> tensor;
     std::unique_ptr<GlobalStateGuard> state;
-    std::unique_ptr<ShapeGuard> shapes;  // Sizes, with the sources of its inputs
-    std::vector<SourceId> inputs;
-    mutable long checks = 0;  // while measure_guards()
+    std::unique_ptr<ShapeGuard> shapes;  // Sizes
+    std::unique_ptr<Sharing> sharing;    // SameStorage
+    std::vector<SourceId> inputs;        // Sizes, SameStorage, Distinct
+    mutable long checks = 0;             // while measure_guards()
     mutable double seconds = 0;
 };
 
@@ -57,7 +59,7 @@ class GuardSet {
     void present(SourceId s);
     void absent(SourceId s);
     void same_object(SourceId a, SourceId b, bool same);
-    void same_storage(SourceId a, SourceId b, bool same);
+    void same_storage(std::vector<SourceId> tensors, Sharing sharing);
     void tensor(SourceId s, std::unique_ptr<TensorGuard> g);
     void global_state(std::unique_ptr<GlobalStateGuard> g);
     void shapes(std::vector<SourceId> inputs, std::unique_ptr<ShapeGuard> g);

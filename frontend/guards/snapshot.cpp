@@ -27,6 +27,11 @@ void Snapshot::type_of(PyObject* object) {
     if (seen_.insert(at).second) words_.push_back({at, *at});
 }
 
+void Snapshot::length_of(PyObject* list) {
+    auto* at = reinterpret_cast<const uint64_t*>(&reinterpret_cast<PyVarObject*>(list)->ob_size);
+    if (seen_.insert(at).second) words_.push_back({at, *at});
+}
+
 // That the value of `s` is the same object as now follows from what is recorded.
 bool Snapshot::cover(SourceId id, Fetcher& f) {
     int8_t& known = covered_[static_cast<size_t>(id)];
@@ -40,6 +45,19 @@ bool Snapshot::cover(SourceId id, Fetcher& f) {
         case SourceKind::InstanceDict:
         case SourceKind::DictItem: ok = cover_dict(s.kind == SourceKind::DictItem ? s.parent : id, f); break;
         case SourceKind::TupleItem: ok = cover(s.parent, f); break;
+        case SourceKind::ListItem: {
+            PyObject* list = f.fetch(s.parent);
+            ok = v && list && PyList_Check(list) && cover(s.parent, f);
+            if (!ok) break;
+            length_of(list);
+            PyObject** items = reinterpret_cast<PyListObject*>(list)->ob_item;
+            const uint64_t* place = word(&reinterpret_cast<PyListObject*>(list)->ob_item);
+            if (seen_.insert(place).second) words_.push_back({place, *place});
+            words_.push_back({word(&items[s.index]), reinterpret_cast<uint64_t>(v)});
+            // Another object at its address would be taken for it where nothing of it is looked at.
+            if (!PyObject_IS_GC(v) || PyTuple_Check(v)) kept_.push_back(Owned::share(v));
+            break;
+        }
         case SourceKind::TypeOf:
             ok = cover(s.parent, f);
             if (ok) type_of(f.fetch(s.parent));
@@ -114,6 +132,11 @@ bool Snapshot::cover_guard(const Guard& g, Fetcher& f) {
         case GuardKind::DictLacks: return cover_dict(g.source, f);
         case GuardKind::Length: {
             PyObject* v = f.fetch(g.source);
+            if (PyList_Check(v)) {
+                if (!cover(g.source, f)) return false;
+                length_of(v);
+                return true;
+            }
             return PyTuple_Check(v) ? cover(g.source, f) : PyDict_Check(v) && cover_dict(g.source, f);
         }
         case GuardKind::SameObject:

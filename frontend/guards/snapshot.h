@@ -27,7 +27,8 @@ class Snapshot {
         SourceId source;
         PyObject *object, *dict;
     };
-    // A word of memory that must be as it was: where an object's __dict__ is, a dict's version, an object's type.
+    // A word of memory that must be as it was: where an object's __dict__ is, a dict's version, an object's type, the
+    // length of a list, its elements.
     // What comes before in the list proves that the memory is still there.
     struct Word {
         const uint64_t* at;
@@ -41,11 +42,13 @@ class Snapshot {
     bool cover_dict(SourceId s, Fetcher& f);
     bool cover_guard(const Guard& g, Fetcher& f);
     void type_of(PyObject* object);
+    void length_of(PyObject* list);
 
     const SourceTable& sources_;
     std::vector<Root> roots_;
     std::vector<Word> words_;
     std::vector<Class> classes_;
+    std::vector<Owned> kept_;                         // elements of lists that cannot change
     std::shared_ptr<std::vector<PyObject*>> values_;  // by source, of those covered
     std::vector<int> rest_;
     // Only while it is built.

@@ -90,6 +90,27 @@ static bool looks_for_equal(const std::string& name) {
     return false;
 }
 
+static bool needs_gradient(PyObject* tensor) {
+    Owned r = Owned::steal(PyObject_GetAttrString(tensor, "requires_grad"));
+    PyErr_Clear();
+    return r.get() != Py_False;
+}
+
+// torch.scalar_tensor, if it takes these arguments.
+static Owned scalar_tensor(PyObject* kwnames) {
+    for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); ++i) {
+        PyObject* name = PyTuple_GET_ITEM(kwnames, i);
+        if (PyUnicode_CompareWithASCIIString(name, "dtype") != 0 &&
+            PyUnicode_CompareWithASCIIString(name, "device") != 0)
+            return nullptr;
+    }
+    static PyObject* torch = PyUnicode_InternFromString("torch");
+    Owned module = Owned::steal(PyImport_GetModule(torch));
+    Owned function = Owned::steal(module ? PyObject_GetAttrString(module.get(), "scalar_tensor") : nullptr);
+    PyErr_Clear();
+    return function;
+}
+
 static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args a) {
     // With the object the method is bound to as argument 0.
     PyObject* self = bound_self(callable);
@@ -108,6 +129,7 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
         bool keyed = PyDict_Check(c) || PyAnySet_Check(c);
         for (Py_ssize_t i = 1; i < with_self.n; ++i) {
             if (keyed) {
+                if (t.key_in(c, with_self.v[i]) != with_self.v[i]) return t.stop("dynamic-value", "a tensor as a key");
                 t.looked_up(c, with_self.v[i]);
                 t.compared_elements(with_self.v[i], 4);
             } else if (looks_for_equal(f.name)) {
@@ -135,10 +157,19 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
                 if (with_self.n >= 1 && t.capture->is_fake(with_self.v[0])) {  // the table of forbidden names
                     Owned m = Owned::steal(tensor_attribute(t, with_self.v[0], n.get()));
                     if (!m) return nullptr;
+                    // (said of what needs no gradient: nothing)
+                    if (f.name.ends_with(".requires_grad_") &&
+                        !(with_self.total() == 2 && with_self.v[1] == Py_False && !needs_gradient(with_self.v[0])))
+                        return t.stop("autograd", "Tensor.requires_grad_");
                 }
             }
             if (read_arguments(t, with_self) < 0) return nullptr;
-            return finish_c_call(t, vectorcall(callable, a));
+            // (these would ask for the number)
+            Owned scalar;
+            if (a.n == 1 && Py_TYPE(a.v[0]) == symbolic_float &&
+                (f.name.ends_with(".as_tensor") || f.name.ends_with(".tensor")))
+                scalar = scalar_tensor(a.kwnames);
+            return finish_c_call(t, vectorcall(scalar ? scalar.get() : callable, a));
         }
         case Policy::Fresh:
             if (with_self.n > 0 && !t.is_fresh(with_self.v[0])) return t.stop("unknown-object", f.name);
@@ -261,9 +292,26 @@ static bool run_untraced(PyObject* fn, bool* emits) {
     return false;
 }
 
+// A function with the variables of `fn` and the code that a table gives for its code; nothing if there is none.
+static Owned with_replaced_code(PyObject* fn) {
+    auto* f = reinterpret_cast<PyFunctionObject*>(fn);
+    auto it = settings().replaced_code.find(f->func_code);
+    if (it == settings().replaced_code.end()) return {};
+    auto* other = reinterpret_cast<PyFunctionObject*>(it->second.get());
+    Owned r = Owned::steal(PyFunction_NewWithQualName(other->func_code, other->func_globals, other->func_qualname));
+    if (r && f->func_closure && PyFunction_SetClosure(r.get(), f->func_closure) < 0) return {};
+    return r;
+}
+
 static PyObject* call_function(Tracer& t, PyObject* fn, Args a) {
     PyObject* marked = nullptr;
     if (call_marked(t, fn, a, &marked)) return marked;
+    if (Owned other = with_replaced_code(fn)) {
+        if (t.use_function(fn) < 0) return nullptr;
+        t.made(other.get());
+        return call_function(t, other.get(), a);
+    }
+    if (PyErr_Occurred()) return nullptr;
     bool emits = false;
     bool untraced = run_untraced(fn, &emits);
     if (emits) return t.stop("io", qualified_name(fn));

@@ -187,14 +187,24 @@ PyObject* do_type_setattr(Tracer& t, PyObject* callable, Args a, bool deletes) {
     Py_RETURN_NONE;
 }
 
+// Of two floats, which may be numbers of the graph, without asking which one it is.
+PyObject* do_extremum(Tracer& t, PyObject* callable, Args a, bool max) {
+    auto is_float = [](PyObject* o) { return Py_TYPE(o) == symbolic_float || PyFloat_CheckExact(o); };
+    if (a.total() == 2 && !a.kwnames && is_float(a.v[0]) && is_float(a.v[1]) &&
+        (is_symbolic(a.v[0]) || is_symbolic(a.v[1])))
+        return tensor_bridge()->extremum(a.v[0], a.v[1], max);
+    return read_arguments(t, a) < 0 ? nullptr : finish_c_call(t, run(t, callable, a));
+}
+
 PyObject* do_dict_get(Tracer& t, PyObject* callable, Args a) {
     if (a.kwnames || a.n < 2 || a.n > 3) return run(t, callable, a);
-    if (!is_plain_key(a.v[1]) && !is_symbolic(a.v[1]))  // its __hash__ is the program's: it runs once
+    bool tensor = t.key_in(a.v[0], a.v[1]) != a.v[1] && is_tensor_key(a.v[1]);
+    if (!is_plain_key(a.v[1]) && !is_symbolic(a.v[1]) && !tensor)  // its __hash__ is the program's: it runs once
         return t.read_all(a.v[0]) < 0 ? nullptr : run(t, callable, a);
     Owned key = Owned::steal(fixed(a.v[1]));
     if (!key) return nullptr;
-    if (!PyDict_Contains(a.v[0], key.get())) {
-        if (bz_contains(a.v[0], key.get()) < 0) return nullptr;
+    if (!dict_get(a.v[0], t.key_in(a.v[0], key.get()))) {
+        if (PyErr_Occurred() || bz_contains(a.v[0], key.get()) < 0) return nullptr;
         return a.n == 3 ? Py_NewRef(a.v[2]) : Py_NewRef(Py_None);
     }
     return dict_item(t, a.v[0], key.get());
@@ -289,6 +299,7 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
     if (n == "builtins.iter") return do_iter(t, callable, a);
     if (n == "builtins.next") return do_next(t, callable, a);
     if (n == "builtins.vars") return do_vars(t, callable, a);
+    if (n == "builtins.max" || n == "builtins.min") return do_extremum(t, callable, a, n == "builtins.max");
     if (n == "builtins.isinstance") return do_isinstance(t, callable, a);
     if (n == "builtins.id") return do_id(t, callable, a);
     if (n == "builtins.hash" || n.ends_with(".__hash__")) return do_hash(t, callable, a);

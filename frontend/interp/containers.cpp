@@ -77,13 +77,20 @@ int Tracer::read_all(PyObject* v, int level) {
     return note_container(v, s, level);
 }
 
-int Tracer::note_container(PyObject* v, SourceId s, int level) {
-    if (!read_.insert(v).second) return 0;
+int Tracer::read_elements(PyObject* v) {
+    SourceId s = source_of(v);
+    bool plain = PyList_Check(v) || PyTuple_Check(v) || PyDict_Check(v);
+    if (s == kNoSource || !plain || is_constant_value(v)) return read_all(v);
+    return note_container(v, s, 0, false);
+}
+
+int Tracer::note_container(PyObject* v, SourceId s, int level, bool deep) {
+    if (read_.contains(v) || !(deep ? read_ : listed_).insert(v).second) return 0;
     Owned old = journal.original(v);
     SourceTable& t = guards.sources;
     auto element = [&](PyObject* x, SourceId es) -> int {
         if (note(x, es) < 0) return -1;
-        return is_primitive(x) || is_tensor(x) ? 0 : read_all(x, level + 1);
+        return !deep || is_primitive(x) || is_tensor(x) ? 0 : read_all(x, level + 1);
     };
     if (PyDict_Check(v)) {
         Owned items = old ? old : Owned::steal(dict_items(v));
@@ -92,11 +99,14 @@ int Tracer::note_container(PyObject* v, SourceId s, int level) {
         Owned keys = Owned::steal(PyTuple_New(n));
         for (Py_ssize_t i = 0; i < n; ++i) {
             PyObject* k = PyTuple_GET_ITEM(PyTuple_GET_ITEM(items.get(), i), 0);
-            if (!is_plain_key(k)) return stop("dynamic-value", "the keys of a dict"), -1;
+            bool tensor = is_tensor_key(k);
+            if (!is_plain_key(k) && !tensor) return stop("dynamic-value", "the keys of a dict"), -1;
+            if (tensor && source_of(k) == kNoSource) know(k, t.constant(k));
             Py_INCREF(k);
             PyTuple_SET_ITEM(keys.get(), i, k);
         }
         guards.dict_keys(s, keys.get());
+        if (!deep) return 0;
         for (Py_ssize_t i = 0; i < n; ++i) {
             PyObject* pair = PyTuple_GET_ITEM(items.get(), i);
             PyObject* x = PyTuple_GET_ITEM(pair, 1);

@@ -9,12 +9,6 @@ static PyObject* name_of_grad() {
     return name;
 }
 
-static int input_of(Tracer& t, PyObject* fake) {
-    for (size_t i = 0; i < t.inputs.size(); ++i)
-        if (t.inputs[i].fake.get() == fake) return static_cast<int>(i);
-    return -1;
-}
-
 // Gives the fake the gradient that the real tensor has. 0 or -1.
 static int fetch_gradient(Tracer& t, int input) {
     if (t.inputs[static_cast<size_t>(input)].gradient_known) return 0;
@@ -39,7 +33,7 @@ static bool flag(PyObject* tensor, const char* name) {
 static bool has_gradient(PyObject* tensor) { return flag(tensor, "is_leaf") || flag(tensor, "retains_grad"); }
 
 PyObject* gradient(Tracer& t, PyObject* fake) {
-    int input = input_of(t, fake);
+    int input = t.input_of_fake(fake);
     if (!has_gradient(input < 0 ? fake : t.inputs[static_cast<size_t>(input)].real.get()))  // (torch warns)
         return t.stop("autograd", ".grad of a tensor that is no leaf");
     if (input >= 0 && fetch_gradient(t, input) < 0) return nullptr;
@@ -51,7 +45,7 @@ int set_gradient(Tracer& t, PyObject* fake, PyObject* value) {
     if (v && t.is_tensor(v.get()) && !t.capture->is_fake(v.get())) v = Owned::steal(t.fake_for(v.get(), kNoSource));
     if (value && !v) return -1;
     if (PyObject_GenericSetAttr(fake, name_of_grad(), v.get()) < 0) return -1;
-    int input = input_of(t, fake);
+    int input = t.input_of_fake(fake);
     if (input < 0) return 0;
     if (t.in_function_backward) return t.stop("autograd", "a backward that sets a gradient"), -1;
     // What was there before doesn't matter any more.
@@ -91,7 +85,7 @@ PyObject* run_backward(Tracer& t, PyObject* engine_method, Args a) {
     if (!targets.empty()) {
         leaves->clear();
         for (PyObject* fake : targets)
-            if (int i = input_of(t, fake); i >= 0) leaves->push_back(i);
+            if (int i = t.input_of_fake(fake); i >= 0) leaves->push_back(i);
     }
     const GradientUse use =
         !accumulate || PyObject_IsTrue(accumulate) ? GradientUse::Accumulated : GradientUse::Captured;

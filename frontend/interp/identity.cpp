@@ -8,12 +8,10 @@ namespace braze::frontend {
 SourceId Tracer::path_of(PyObject* o, PyObject** real) const {
     *real = o;
     if (capture->is_fake(o)) {
-        for (const GraphInput& in : inputs) {
-            if (in.fake.get() != o) continue;
-            *real = in.real.get();
-            return in.source;
-        }
-        return kNoSource;
+        int i = input_of_fake(o);
+        if (i < 0) return kNoSource;
+        *real = inputs[static_cast<size_t>(i)].real.get();
+        return inputs[static_cast<size_t>(i)].source;
     }
     return source_of(o);
 }

@@ -3,6 +3,7 @@
 
 #include "frontend/cpython/trace_hooks.h"
 #include "frontend/interp/addresses.h"
+#include "frontend/interp/calls.h"
 #include "frontend/interp/tensors.h"
 #include "frontend/interp/tracer.h"
 
@@ -22,16 +23,18 @@ PyObject* dict_item(Tracer& t, PyObject* dict, PyObject* key) {
     SourceId s = t.source_of(dict);
     if (t.read_all(key) < 0) return nullptr;
     t.looked_up(dict, key);
-    if (!is_plain_key(key)) {  // its __hash__ is the program's: it runs once
+    key = t.key_in(dict, key);
+    bool tensor = s != kNoSource && is_tensor_key(key);
+    if (!is_plain_key(key) && !tensor) {  // its __hash__ is the program's: it runs once
         if (s != kNoSource && t.read_all(dict) < 0) return nullptr;
         return t.result(PyObject_GetItem(dict, key));
     }
-    PyObject* v = PyDict_GetItemWithError(dict, key);
+    PyObject* v = dict_get(dict, key);
     if (!v && PyErr_Occurred()) return nullptr;
     bool changed = t.journal.changed_key(dict, key);
     if (!v) {
         if (s != kNoSource && !changed) {
-            if (is_constant_value(key) || is_singleton(key)) {
+            if (is_constant_value(key) || is_singleton(key) || tensor) {
                 t.guards.dict_lacks(s, key);
             } else if (t.read_all(dict) < 0) {
                 return nullptr;
@@ -43,7 +46,12 @@ PyObject* dict_item(Tracer& t, PyObject* dict, PyObject* key) {
             factory = PyObject_GetAttrString(dict, "default_factory");
         PyErr_Clear();
         bool makes = factory && factory != Py_None;
-        Py_XDECREF(factory);
+        Owned maker = Owned::steal(factory);
+        if (makes && tensor) {  // what __missing__ does
+            if (t.journal.before_dict_key(dict, key, false, nullptr) < 0) return nullptr;
+            Owned made = Owned::steal(call(t, maker.get(), {nullptr, 0, nullptr}));
+            return made && dict_set(dict, key, made.get()) == 0 ? made.release() : nullptr;
+        }
         if (makes) {  // reading inserts
             if (s == kNoSource && !t.is_fresh(dict)) return t.stop("unknown-object", "defaultdict");
             if (s != kNoSource && t.journal.before_dict_key(dict, key, false, nullptr) < 0) return nullptr;
@@ -54,7 +62,7 @@ PyObject* dict_item(Tracer& t, PyObject* dict, PyObject* key) {
         return t.result(PyObject_GetItem(dict, key));  // KeyError, or __missing__
     }
     if (s == kNoSource || changed) return t.result(Py_NewRef(v));
-    if (!is_constant_value(key) && !is_singleton(key)) {  // the key itself is an object of the program
+    if (!is_constant_value(key) && !is_singleton(key) && !tensor) {  // the key itself is an object of the program
         if (t.read_all(dict) < 0) return nullptr;
         return t.result(Py_NewRef(v));
     }
@@ -142,11 +150,12 @@ int set_raw_item(Tracer& t, PyObject* c, PyObject* key, PyObject* value) {
     if (PyDict_Check(c)) {
         if (may_change(t, c) < 0) return -1;
         t.looked_up(c, key);
+        key = t.key_in(c, key);
         SourceId s = t.source_of(c);
         if (s != kNoSource) {
             bool deletes = !value;
             // Where a new key goes depends on what is there; whether it is new is an assumption.
-            if (PyODict_Check(c) || deletes || !PyUnicode_CheckExact(key)) {
+            if (PyODict_Check(c) || deletes || !(PyUnicode_CheckExact(key) || is_tensor_key(key))) {
                 if (t.guards.sources[s].kind != SourceKind::Const && t.read_all(c) < 0) return -1;
             }
             if (t.journal.before_dict_key(c, key, deletes, nullptr) < 0) return -1;
@@ -276,13 +285,8 @@ int bz_is(PyObject* a, PyObject* b) {
     if (t.aborting) return -1;
     if (!is_primitive(a) && !is_primitive(b) && a != b) {
         SourceId sa = t.source_of(a), sb = t.source_of(b);
-        auto of_fake = [&](PyObject* o) {
-            for (GraphInput& in : t.inputs)
-                if (in.fake.get() == o) return in.source;
-            return kNoSource;
-        };
-        if (sa == kNoSource) sa = of_fake(a);
-        if (sb == kNoSource) sb = of_fake(b);
+        if (sa == kNoSource) sa = t.source_of_fake(a);
+        if (sb == kNoSource) sb = t.source_of_fake(b);
         if (sa != kNoSource && sb != kNoSource) t.guards.same_object(sa, sb, false);
     }
     return a == b;
@@ -302,9 +306,11 @@ int bz_contains(PyObject* c, PyObject* v) {
     if (PyDict_Check(c) && !overrides(t, c, "__contains__")) {
         SourceId s = t.source_of(c);
         t.looked_up(c, v);
-        int r = PyDict_Contains(c, v);
+        v = t.key_in(c, v);
+        bool tensor = s != kNoSource && is_tensor_key(v);
+        int r = tensor ? dict_get(c, v) != nullptr : PyDict_Contains(c, v);
         if (r >= 0 && s != kNoSource && !t.journal.changed_key(c, v)) {
-            if (!is_constant_value(v) && !is_singleton(v)) {
+            if (!is_constant_value(v) && !is_singleton(v) && !tensor) {
                 if (t.read_all(c) < 0) return -1;
             } else if (r) {
                 t.guards.present(t.guards.sources.add(SourceKind::DictItem, s, v));
@@ -323,6 +329,12 @@ int bz_contains(PyObject* c, PyObject* v) {
     }
     bool of_trace = PyAnySet_CheckExact(c) && t.source_of(c) == kNoSource && is_primitive(v);
     if (!of_trace && (t.read_all(c) < 0 || t.read_all(v) < 0)) return -1;
+    if (PyAnySet_Check(c) && t.key_in(c, v) != v) {  // (its hash is Python code, but not the program's)
+        int mode = bz_mode_set(BZ_OFF);
+        int r = PySet_Contains(c, t.key_in(c, v));
+        bz_mode_set(mode);
+        return r;
+    }
     int r = PySequence_Contains(c, v);
     return t.aborting ? -1 : r;
 }
@@ -354,7 +366,7 @@ PyObject* bz_get_iter(PyObject* v) {
     }
     if (foreign(v)) return t.stop("unknown-c-function", "iter(" + type_name(Py_TYPE(v)) + ")");
     if (PyIter_Check(v)) return Py_NewRef(v);  // its own iterator; using it is judged in bz_iter_next
-    if (!overrides(t, v, "__iter__") && t.read_all(v) < 0) return nullptr;
+    if (!overrides(t, v, "__iter__") && t.read_elements(v) < 0) return nullptr;
     PyObject* it = PyObject_GetIter(v);
     if (it) t.made(it);
     return t.result(it);

@@ -186,6 +186,7 @@ PyObject* Tracer::fake_for(PyObject* real, SourceId s) {
     if (marks.address) guards.is(s, real);
     inputs.push_back({s, Owned::share(real), Owned::steal(fake), false, marks.dynamic});
     input_of_.emplace(real, id);
+    fake_inputs_.emplace(fake, id);
     Py_INCREF(fake);
     return fake;
 }
@@ -294,7 +295,8 @@ PyObject* Tracer::result(PyObject* v) {
         Py_DECREF(v);
         return fake;
     }
-    return symbols_ ? tensor_bridge()->with_own_numbers(v) : v;
+    bool number = Py_TYPE(v) == symbolic_float->tp_base;  // of Tensor.item
+    return symbols_ || number ? tensor_bridge()->with_own_numbers(v) : v;
 }
 
 int Tracer::use_callee(PyObject* fn, PyObject* first) {

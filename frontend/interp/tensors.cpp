@@ -18,12 +18,6 @@ static const char* forbidden(std::string_view name) {
     return it == table.end() ? nullptr : it->second;
 }
 
-static int input_of(Tracer& t, PyObject* fake) {
-    for (size_t i = 0; i < t.inputs.size(); ++i)
-        if (t.inputs[i].fake.get() == fake) return static_cast<int>(i);
-    return -1;
-}
-
 PyObject* tensor_attribute(Tracer& t, PyObject* fake, PyObject* name) {
     const char* n = PyUnicode_AsUTF8(name);
     if (!n) return nullptr;
@@ -34,7 +28,7 @@ PyObject* tensor_attribute(Tracer& t, PyObject* fake, PyObject* name) {
     if (s == "data") return t.result(PyObject_CallMethod(fake, "detach", nullptr));
     int input = -1;
     if (s == "grad_fn" || s == "is_leaf" || s == "_backward_hooks") {
-        input = input_of(t, fake);
+        input = t.input_of_fake(fake);
         if (input >= 0) {  // facts about the real tensor: guarded
             PyObject* real = t.inputs[static_cast<size_t>(input)].real.get();
             SourceId src =
@@ -48,12 +42,12 @@ PyObject* tensor_attribute(Tracer& t, PyObject* fake, PyObject* name) {
     }
     PyObject** dict = bz_instance_dict_pointer(fake);
     PyObject* own = dict && *dict ? PyDict_GetItemWithError(*dict, name) : nullptr;
-    if (own && (input = input_of(t, fake)) >= 0) {
+    if (own && (input = t.input_of_fake(fake)) >= 0) {
         SourceTable& src = t.guards.sources;
         SourceId d = src.add(SourceKind::InstanceDict, t.inputs[static_cast<size_t>(input)].source, nullptr);
         return t.loaded(Py_NewRef(own), src.add(SourceKind::DictItem, d, name));
     }
-    if (!own && (input = input_of(t, fake)) >= 0 && !bz_type_lookup(Py_TYPE(fake), name)) {
+    if (!own && (input = t.input_of_fake(fake)) >= 0 && !bz_type_lookup(Py_TYPE(fake), name)) {
         // hasattr(tensor, "mark"): its absence is an assumption
         SourceId attr = t.guards.sources.add(SourceKind::Attribute, t.inputs[static_cast<size_t>(input)].source, name);
         t.guards.absent(attr);

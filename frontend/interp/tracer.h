@@ -100,8 +100,24 @@ class Tracer {
     // Whatever C code returned: real tensors become fakes. Takes a reference.
     PyObject* result(PyObject* owned);
     PyObject* fake_for(PyObject* real, SourceId s);  // new reference
+    // The graph input that a fake stands for, or -1.
+    int input_of_fake(PyObject* fake) const {
+        auto it = fake_inputs_.find(fake);
+        return it == fake_inputs_.end() ? -1 : it->second;
+    }
+    SourceId source_of_fake(PyObject* fake) const {
+        int i = input_of_fake(fake);
+        return i < 0 ? kNoSource : inputs[static_cast<size_t>(i)].source;
+    }
+    // The very object that a dict or set from before the trace has in place of this key: a fake's real tensor.
+    PyObject* key_in(PyObject* container, PyObject* key) const {
+        int i = source_of(container) == kNoSource ? -1 : input_of_fake(key);
+        return i < 0 ? key : inputs[static_cast<size_t>(i)].real.get();
+    }
     // Guards all that C code can see in a container (recursively) and touches fakes. 0 or -1.
     int read_all(PyObject* v, int depth = 0);
+    // The same of the elements of a container alone (a dict's keys), not of what is in them: for iterating.
+    int read_elements(PyObject* v);
     int read_length(PyObject* v);
     // `proxy` is the __dict__ of a class from before.
     void is_namespace_of(PyObject* proxy, PyObject* cls);
@@ -164,7 +180,7 @@ class Tracer {
     PyObject* function() const { return function_.get(); }
 
   private:
-    int note_container(PyObject* v, SourceId s, int depth);
+    int note_container(PyObject* v, SourceId s, int depth, bool deep = true);
     int read_opaque(PyObject* v, SourceId s, int depth);
     int read_part(PyObject* v, SourceId s, const char* name, int depth);
     int read_fresh(PyObject* v, int depth);
@@ -179,10 +195,12 @@ class Tracer {
     bool symbols_;  // some size or number may be one
     long forced_event_;
     std::unordered_map<PyObject*, SourceId> identity_;
-    std::unordered_map<PyObject*, long> fresh_;  // with the root event that made it
-    std::unordered_map<PyObject*, int> input_of_;
-    std::unordered_map<SourceId, int> number_of_;  // graph inputs that are numbers
-    std::unordered_set<PyObject*> read_;           // containers that are guarded as a whole
+    std::unordered_map<PyObject*, long> fresh_;       // with the root event that made it
+    std::unordered_map<PyObject*, int> input_of_;     // of a real tensor
+    std::unordered_map<PyObject*, int> fake_inputs_;  // of a fake
+    std::unordered_map<SourceId, int> number_of_;     // graph inputs that are numbers
+    std::unordered_set<PyObject*> read_;              // containers that are guarded as a whole
+    std::unordered_set<PyObject*> listed_;            // those whose elements are
     std::unordered_set<SourceId> compared_;
     std::unordered_set<PyObject*> used_;  // functions
     std::unordered_map<PyObject*, PyObject*> class_of_proxy_;

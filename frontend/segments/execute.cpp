@@ -34,8 +34,8 @@ CodeState& Unit::code(PyCodeObject* co) {
         const std::string& own = settings().own_prefix;
         if (!own.empty() && std::strncmp(file, own.c_str(), own.size()) == 0 && !std::strstr(file, "/_traced.py"))
             s.skip = true;
-        if (const char* torch = std::strstr(file, "/torch/"))
-            if (std::strncmp(torch, "/torch/nn/", 10) != 0 && std::strstr(file, "site-packages/torch/")) s.skip = true;
+        if (const char* torch = std::strstr(file, "/torch/"); torch && std::strstr(file, "site-packages/torch/"))
+            s.skip |= std::strncmp(torch, "/torch/nn/", 10) != 0 && std::strncmp(torch, "/torch/optim/", 13) != 0;
     }
     return it->second;
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "frontend/breaks/breaks.h"
@@ -127,9 +128,10 @@ struct Settings {
     bool check_fakes = false;
     std::string fail_at;  // provoke an internal error at this stage (tests)
     Owned graph_break_error, internal_error, limit_error, recompile_error, user_error, backend_error;
-    std::vector<std::string> run_untraced;  // modules
-    std::vector<std::string> run_traced;    // modules inside those that are traced all the same
-    std::vector<Owned> untraced_code;       // code of single functions
+    std::vector<std::string> run_untraced;               // modules
+    std::vector<std::string> run_traced;                 // modules inside those that are traced all the same
+    std::vector<Owned> untraced_code;                    // code of single functions
+    std::unordered_map<PyObject*, Owned> replaced_code;  // code -> the function whose code is traced in its place
     std::vector<std::string> stdlib_prefixes;
     std::vector<std::string> peer;  // names of torch's own compiler, see _tables.py
     std::string own_prefix;         // Braze's own Python files; what runs in eager in them is not compiled

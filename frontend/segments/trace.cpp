@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <unordered_map>
 
 #include "frontend/cpython/trace_hooks.h"
 #include "frontend/guards/filter.h"
@@ -37,17 +38,22 @@ void guard_inputs(Tracer& t) {
         t.guards.shapes(std::move(sources), std::move(shapes));
     }
     // Memory shared between inputs is part of the program's meaning where something is written or handed out.
-    for (size_t a = 0; a < used.size(); ++a) {
-        GraphInput& x = t.inputs[static_cast<size_t>(used[a])];
-        bool written = t.capture->mutated_input(used[a]);
-        for (size_t b = 0; b < used.size(); ++b) {
-            if (a == b || (b < a && t.capture->mutated_input(used[b]))) continue;
-            GraphInput& y = t.inputs[static_cast<size_t>(used[b])];
-            bool same =
-                (written || (b > a && used.size() <= 16)) && tensor_bridge()->same_storage(x.real.get(), y.real.get());
-            if (same || written) t.guards.same_storage(x.source, y.source, same);
-        }
+    Sharing sharing;
+    std::vector<SourceId> tensors;
+    std::unordered_map<const void*, int> groups;
+    bool matters = false;
+    for (int id : used) {
+        GraphInput& x = t.inputs[static_cast<size_t>(id)];
+        const void* storage = tensor_bridge()->storage(x.real.get());
+        auto [at, fresh] = groups.emplace(storage, static_cast<int>(sharing.written.size()));
+        if (fresh) sharing.written.push_back(false);
+        bool written = t.capture->mutated_input(id);
+        if (written) sharing.written[static_cast<size_t>(at->second)] = true;
+        matters |= written || !fresh;
+        sharing.group.push_back(at->second);
+        tensors.push_back(x.source);
     }
+    if (matters && tensors.size() > 1) t.guards.same_storage(std::move(tensors), std::move(sharing));
 }
 
 // The error that the option fail_at asks for, to test what happens then.

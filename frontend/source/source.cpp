@@ -5,6 +5,7 @@
 
 #include "frontend/bridge_api.h"
 #include "frontend/cpython/api.h"
+#include "frontend/source/keys.h"
 
 namespace braze::frontend {
 
@@ -24,6 +25,7 @@ SourceId SourceTable::add(SourceKind kind, SourceId parent, PyObject* key, Py_ss
     s.parent = parent;
     s.index = index;
     if (k && PyUnicode_CheckExact(k.get())) s.hash = PyObject_Hash(k.get());
+    if (k && kind == SourceKind::DictItem && is_tensor_key(k.get())) s.hash = tensor_key_hash(k.get());
     s.key = std::move(k);
     sources_.push_back(std::move(s));
     SourceId id = size() - 1;

@@ -29,7 +29,7 @@ struct Source {
     SourceId parent = kNoSource;
     Owned key;             // attribute name, dict key, descriptor, or the object of Const
     Py_ssize_t index = 0;  // local, item or cell number
-    Py_hash_t hash = -1;   // of a str key
+    Py_hash_t hash = -1;   // of a key that is a str or a tensor
 };
 
 // The state at the start of a segment that sources are fetched from.

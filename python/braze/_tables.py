@@ -4,6 +4,8 @@ Functions are recognised by identity, so it doesn't matter under which name a pr
 """
 
 import os
+import sys
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 import torch.compiler
 import torch.jit
 
-from . import errors
+from . import _traced, errors
 
 __all__ = ["tables"]
 
@@ -111,11 +113,51 @@ CONTROLS: tuple[str, ...] = (
 )
 
 
+def replaced_code() -> dict[types.CodeType, types.FunctionType]:
+    """Code inside torch that serves its own compiler, by what is traced in its place: the same without that."""
+    pairs = [
+        # Ends the graph around an optimizer's step.
+        ("torch.optim.optimizer", "_use_grad_for_differentiable", _traced.use_grad_for_differentiable),
+        # What torch's compiler cannot trace.
+        ("torch._compile", "_disable_dynamo", _traced.disable_dynamo),
+    ]
+    found = {}
+    for module, path, ours in pairs:
+        theirs = _inner_code(*_reached(sys.modules.get(module), path))
+        mine = _inner_code(ours)
+        if theirs and mine and theirs.co_freevars == mine.co_freevars:
+            cells = tuple(types.CellType() for _ in mine.co_freevars)
+            found[theirs] = types.FunctionType(mine, ours.__globals__, mine.co_name, None, cells)
+    return found
+
+
+def _inner_code(*makers: Any) -> types.CodeType | None:
+    """The code of the one function that the only `makers` makes; None where it isn't as expected."""
+    codes = [c for maker in makers for c in maker.__code__.co_consts if isinstance(c, types.CodeType)]
+    return codes[0] if len(codes) == 1 else None
+
+
+def replacements() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """torch's functions that are for programs outside a graph, and what is traced in their place."""
+    pairs = [
+        # Whether a profiler looks on is not known when the program is traced; what it times runs as one.
+        ("torch.autograd.profiler", "record_function", _traced.record_function),
+        ("torch.autograd.profiler", "record_function.__enter__", _traced.enter_record_function),
+        ("torch.autograd.profiler", "record_function.__exit__", _traced.exit_record_function),
+        # What torch's compiler cannot do with a tensor's number. Braze computes with it as eager does.
+        ("torch.optim.optimizer", "_get_value", _traced.get_value),
+        ("torch.optim.optimizer", "_stack_if_compiling", _traced.as_it_is),
+    ]
+    return {theirs: ours for module, path, ours in pairs for theirs in _reached(sys.modules.get(module), path)}
+
+
 def tables(is_compiling: Sequence[Callable[[], bool]], is_exporting: Callable[[], bool]) -> dict[str, Any]:
     """Everything for `_C.configure`."""
     return {
         "constants": constants(is_compiling, is_exporting),
         "breaks": dict.fromkeys(_reached(torch, *CONTROLS), "compiler-control"),
+        "replace": replacements(),
+        "replaced_code": replaced_code(),
         "run_untraced": RUN_UNTRACED,
         "peer": PEER,
         "run_traced": RUN_TRACED,

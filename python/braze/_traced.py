@@ -1,5 +1,6 @@
 """Python code of Braze's that is traced like the program's own: what it does belongs to the program."""
 
+import contextlib
 import functools
 from collections.abc import Callable
 from types import TracebackType
@@ -96,3 +97,56 @@ def run_engine(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 _C.set_rule(torch.autograd.graph._engine_run_backward, "replace", run_engine)
+
+
+def use_grad_for_differentiable(func: Any) -> Any:
+    """torch.optim's decorator of `step`, without the graph breaks."""
+
+    def with_grad(*args: Any, **kwargs: Any) -> Any:
+        before = torch.is_grad_enabled()
+        try:
+            torch.set_grad_enabled(args[0].defaults["differentiable"])
+            return func(*args, **kwargs)
+        finally:
+            torch.set_grad_enabled(before)
+
+    return with_grad
+
+
+def disable_dynamo(fn: Any, recursive: bool) -> Any:
+    """torch's decorator for what torch's compiler can't trace."""
+
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs) if recursive is not None else None
+
+    return plain
+
+
+class record_function(contextlib.ContextDecorator):
+    """torch.autograd.profiler.record_function, made in a graph."""
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name = name
+        self.args = args
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        pass
+
+
+def enter_record_function(self: Any) -> Any:
+    return self
+
+
+def exit_record_function(self: Any, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    pass
+
+
+def get_value(x: Any) -> Any:
+    return x.item() if isinstance(x, torch.Tensor) else x
+
+
+def as_it_is(x: Any) -> Any:
+    return x

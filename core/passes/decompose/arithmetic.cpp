@@ -10,15 +10,19 @@ namespace {
 
 Term operand_in(Lowering& c, std::string_view name, DType d) { return {c, c.to(c.operand(name), d, c.sizes())}; }
 
+bool is_one(const Operand& x) { return !x.tensor() && x.number().real() == 1.0; }
+
 // x + alpha * y in dtype d (half types: alpha is rounded to d, the sum is rounded once).
-Value* add_scaled(Lowering& c, Value* x, Value* y, const std::optional<Number>& alpha, bool subtract) {
+Value* add_scaled(Lowering& c, Value* x, Value* y, const std::optional<Operand>& alpha, bool subtract) {
     DType d = x->type.dtype;
+    const bool one = !alpha || is_one(*alpha);
     if (d == DType::Bool) {
-        c.require(!subtract && (!alpha || alpha->real() == 1.0));
+        c.require(!subtract && one);
         return c.b.binary(Op::Or, x, y);
     }
-    if (!alpha || alpha->real() == 1.0) return c.b.binary(subtract ? Op::Sub : Op::Add, x, y);
-    Value* scale = c.fill(*alpha, d, c.sizes());
+    if (one) return c.b.binary(subtract ? Op::Sub : Op::Add, x, y);
+    c.require(!alpha->tensor() || alpha->tensor()->type.dtype == d);
+    Value* scale = c.to(*alpha, d, c.sizes());
     if (!ir::is_float(d)) return c.b.binary(subtract ? Op::Sub : Op::Add, x, c.b.mul(y, scale));
     DType compute = ir::compute_type(d);
     Term s = Term(c, scale).as(compute);
@@ -27,7 +31,7 @@ Value* add_scaled(Lowering& c, Value* x, Value* y, const std::optional<Number>& 
 
 void add_or_sub(Lowering& c, std::string_view left, std::string_view right, bool subtract) {
     DType d = c.common_dtype({c.operand(left), c.operand(right)});
-    c.done(add_scaled(c, operand_in(c, left, d), operand_in(c, right, d), c.optional_number("alpha"), subtract));
+    c.done(add_scaled(c, operand_in(c, left, d), operand_in(c, right, d), c.optional_operand("alpha"), subtract));
 }
 
 // How many elements an operand has, as far as it matters whether it is one: nullopt where that is unknown.
@@ -194,14 +198,23 @@ void extremum(Lowering& c, Op op) {
     c.done(binary(op, operand_in(c, "self", d), operand_in(c, "other", d)));
 }
 
+// The argument `value`, a number (which the graph may compute), times y.
+static Term scaled_by_value(Lowering& c, Term y) {
+    Operand value = c.operand("value");
+    DType d = y.dtype();
+    c.require(!value.tensor() || value.tensor()->type.dtype == d);
+    return is_one(value) ? y : Term(c, c.to(value, d, c.sizes())) * y;
+}
+
 void addcmul(Lowering& c) {
     DType d = c.common_dtype({c.tensor("self"), c.tensor("tensor1"), c.tensor("tensor2")});
     c.require(d != DType::Bool);
     DType compute = ir::compute_type(d);
     Term x = operand_in(c, "self", d).as(compute), y = operand_in(c, "tensor1", d).as(compute),
          z = operand_in(c, "tensor2", d).as(compute);
-    if (c.number("value").real() != 1.0) y = Term(c, c.fill(c.number("value"), compute, c.sizes())) * y;
-    c.done((x + y * z).as(d));
+    y = scaled_by_value(c, y);
+    // (the compiler of eager's kernel contracts it)
+    c.done((ir::is_float(compute) ? fma(y, z, x) : x + y * z).as(d));
 }
 
 void addcdiv(Lowering& c) {
@@ -210,7 +223,7 @@ void addcdiv(Lowering& c) {
     DType compute = ir::compute_type(d);
     Term x = operand_in(c, "self", d).as(compute), y = operand_in(c, "tensor1", d).as(compute),
          z = operand_in(c, "tensor2", d).as(compute);
-    if (c.number("value").real() != 1.0) y = Term(c, c.fill(c.number("value"), compute, c.sizes())) * y;
+    y = scaled_by_value(c, y);
     c.done((x + y / z).as(d));
 }
 

@@ -8,8 +8,13 @@ namespace braze::passes::decomposition::rules {
 
 namespace {
 
-void filled(Lowering& c, const Number& n) {
+void filled(Lowering& c, const Operand& value) {
     c.require_plain_cpu();
+    if (Value* v = value.tensor()) {  // a number that the graph computes
+        c.require(ir::is_float(c.dtype()) && ir::is_float(v->type.dtype));
+        return c.done(c.to(v, c.dtype(), c.sizes()));
+    }
+    const Number& n = value.number();
     // A fraction filled into integers is truncated.
     if (n.is_float() && ir::is_int(c.dtype())) {
         c.require(std::abs(*n.real()) < 9007199254740992.0);
@@ -52,15 +57,15 @@ Term diagonal_offset(Lowering& c, const Sizes& sizes) {
 
 }  // namespace
 
-void zeros(Lowering& c) { filled(c, 0); }
-void ones(Lowering& c) { filled(c, 1); }
-void full(Lowering& c) { filled(c, c.number("fill_value")); }
+void zeros(Lowering& c) { filled(c, Number(0)); }
+void ones(Lowering& c) { filled(c, Number(1)); }
+void full(Lowering& c) { filled(c, c.operand("fill_value")); }
 void fill(Lowering& c) {
     if (!c.operand("value").tensor()) return filled(c, c.number("value"));
     c.require(c.tensor("value")->type.rank() == 0);
     c.done(c.tensor("value"));
 }
-void scalar_tensor(Lowering& c) { filled(c, c.number("s")); }
+void scalar_tensor(Lowering& c) { filled(c, c.operand("s")); }
 
 void arange(Lowering& c) { range(c, 0, 1); }
 void arange_start(Lowering& c) { range(c, c.number("start"), 1); }

@@ -72,6 +72,10 @@ Operand Lowering::operand(std::string_view name) const {
     return number(name);
 }
 
+std::optional<Operand> Lowering::optional_operand(std::string_view name) const {
+    return given(name) ? std::optional(operand(name)) : std::nullopt;
+}
+
 std::optional<Number> Lowering::optional_number(std::string_view name) const {
     const ir::Arg* a = find(name);
     if (!a) return std::nullopt;

@@ -46,6 +46,7 @@ class Lowering {
     std::vector<Value*> tensors(std::string_view name) const;
     std::vector<Value*> optional_tensors(std::string_view name) const;
     Operand operand(std::string_view name) const;  // a tensor or a number at a tensor's place
+    std::optional<Operand> optional_operand(std::string_view name) const;
     Number number(std::string_view name) const;
     std::optional<Number> optional_number(std::string_view name) const;
     double real(std::string_view name) const;

@@ -6,7 +6,7 @@
 namespace braze::testing {
 
 // test::id(x): a copy. test::scale(x): 2 x. aten::mm(a, b). test::add_(a, b): a += b, returns a. test::fill_(a): a = 7.
-// test::view(x): x again, same memory. test::random(): counts calls.
+// aten::copy_(a, b). test::view(x): x again, same memory. test::random(): counts calls.
 inline ir::CallHandler test_calls() {
     return [count = 0.0](const ir::Node& n, std::vector<ir::HostTensor>& in, std::vector<ir::HostTensor>& out) mutable {
         auto each = [](ir::HostTensor& t, auto f) {
@@ -18,6 +18,8 @@ inline ir::CallHandler test_calls() {
             each(out[0], [&](int64_t i) { return 2 * in[0].number(i); });
         else if (n.callee == "test::add_")
             each(in[0], [&](int64_t i) { return in[0].number(i) + in[1].number(i); });
+        else if (n.callee == "aten::copy_")
+            each(in[0], [&](int64_t i) { return in[1].number(i); });
         else if (n.callee == "test::fill_")
             each(in[0], [&](int64_t) { return 7.0; });
         else if (n.callee == "test::view")

@@ -82,6 +82,42 @@ TEST(Memory, ViewsFollowAWriteAndCopiesDoNot) {
     )");
 }
 
+TEST(Memory, WhatIsCopiedIntoAnInputIsComputedThere) {
+    const Checked c = check_text(R"(
+        %0 @0 : f32[4] = input
+        %1 @1 : f32[4] = input
+        %2 : f32[4] = input
+        %3 : f32[4] = add(%1, %2)
+        %4 : f32[4] = mul(%0, %3)
+        %5 @0 : f32[4] = call aten::copy_(self=%0, src=%4) writes=[0] aliases=[0]
+        %6 @1 : f32[4] = call aten::copy_(self=%1, src=%3) writes=[0] aliases=[0]
+        return %0, %1
+    )");
+    EXPECT_EQ(c.calls(), 0) << c.text();
+    EXPECT_EQ(c.program.arena_bytes, 0) << c.text();
+}
+
+TEST(Memory, WhatIsReadLaterOrElsewhereIsNotWrittenTooEarly) {
+    // the old elements are read out of order, by a later kernel, by a call
+    for (const char* reader : {"%3 : f32[4, 4]{1, 4} = permute(%0, dims=[1, 0])\n%4 : f32[4, 4] = exp(%3)",
+                               "%3 : f32[4] = sum(%0, dims=[1], keepdim=false)\n%4 : f32[4] = exp(%3)",
+                               "%3 : f32[4, 4] = call test::scale(self=%0)\n%4 : f32[4, 4] = exp(%3)"}) {
+        check_text("%0 @0 : f32[4, 4] = input\n%1 : f32[4, 4] = input\n" + std::string(reader) +
+                   "\n%2 : f32[4, 4] = mul(%0, %1)\n"
+                   "%5 : f32[4, 4] = neg(%2)\n"
+                   "%6 @0 : f32[4, 4] = call aten::copy_(self=%0, src=%2) writes=[0] aliases=[0]\n"
+                   "return %4, %5, %0\n");
+    }
+    const Checked transposed = check_text(R"(
+        %0 @0 : f32[4, 4] = input
+        %1 : f32[4, 4]{1, 4} = permute(%0, dims=[1, 0])
+        %2 : f32[4, 4] = add(%0, %1)
+        %3 @0 : f32[4, 4] = call aten::copy_(self=%0, src=%2) writes=[0] aliases=[0]
+        return %0
+    )");
+    EXPECT_EQ(transposed.calls(), 1) << transposed.text();
+}
+
 TEST(Memory, AnAliasingCallKeepsItsOperandAlive) {
     check_text(R"(
         %0 : f32[64] = input
