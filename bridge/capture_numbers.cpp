@@ -86,6 +86,8 @@ at::Tensor Tracer::number_operand(const OperatorInfo& info, const c10::IValue* a
 // A number among the arguments (alpha=, value=) that the graph computes becomes an operand.
 bool Tracer::take_symbolic_scalar(Pending& p, int arg, const c10::IValue* args, c10::IValue& v) {
     if (p.info.args[static_cast<size_t>(arg)].form != Form::Number || !numbers_in_graph()) return false;
+    if (p.info.callee.starts_with("aten::arange") || p.info.callee.starts_with("aten::range"))
+        return false;  // the size of the result depends on it
     c10::SymFloat symbol = v.toSymFloat();
     const FloatValue* value = float_value(symbol);
     if (!value) return false;

@@ -367,6 +367,32 @@ class TestItem:
         for x in (torch.ones(3), -torch.ones(3), torch.full((3,), 0.1), torch.full((3,), torch.nan)):
             torch.testing.assert_close(compiled(x), f(x), equal_nan=True)
 
+    def test_beside_gradients(self):
+        w = torch.ones(3, requires_grad=True)
+
+        def f(x):
+            loss = (x * w).square().sum()
+            return loss, loss.item() * 2, x * loss.detach().item()
+
+        compiled = braze.compile(f, fullgraph=True)
+        for i in range(3):
+            x = torch.arange(3.0) + i
+            got, expected = compiled(x), f(x)
+            torch.testing.assert_close(got, expected)
+            torch.testing.assert_close(*(torch.autograd.grad(r[0], w) for r in (got, expected)))
+
+    def test_what_needs_the_number_itself(self):
+        def f(x, seen):
+            n = x.sum().item()
+            seen.append(n)
+            return torch.arange(n), f"{n:.1f}", int(n), [n, {"n": n}], n in {3.0}
+
+        compiled = braze.compile(f)
+        for i in (1.0, 2.0, 1.0):
+            mine, theirs = [], []
+            torch.testing.assert_close(compiled(torch.full((3,), i), mine), f(torch.full((3,), i), theirs))
+            assert mine == theirs
+
     def test_a_number_that_is_written_later(self):
         def f(x, n):
             before = n.item()
