@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
 #include "core/support/error.h"
 
@@ -244,6 +245,14 @@ Tensors BackwardNode::differentiate(Tensors& tangents) {
     }
     if (roots.empty()) return Tensors(sources.size());
     return torch::autograd::grad(roots, sources, given, create_graph, create_graph, true);
+}
+
+at::Tensor with_used_up_graph(at::Tensor result, size_t n, const std::function<const at::Tensor&(size_t)>& leaf) {
+    if (result.requires_grad()) result = result.detach();  // it was made under autograd
+    torch::autograd::edge_list edges;
+    for (size_t i = 0; i < n; ++i) edges.push_back(torch::autograd::impl::gradient_edge(leaf(i)));
+    torch::autograd::set_history(result, c10::make_intrusive<UsedUpNode>(std::move(edges)));
+    return result;
 }
 
 }  // namespace braze::bridge

@@ -3,6 +3,8 @@
 #include <torch/csrc/autograd/node.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include <functional>
+
 #include "bridge/training.h"
 
 namespace braze::bridge {
@@ -48,5 +50,7 @@ class UsedUpNode final : public torch::autograd::Node {
     }
     std::string name() const override { return "BrazeBackward"; }
 };
+// The result with that gradient function; leaf(i): the i-th of n inputs.
+at::Tensor with_used_up_graph(at::Tensor result, size_t n, const std::function<const at::Tensor&(size_t)>& leaf);
 
 }  // namespace braze::bridge

@@ -1,5 +1,7 @@
 #include "bridge/compiled_calls.h"
 
+#include "bridge/backward_node.h"
+
 #include <torch/csrc/utils/pybind.h>
 
 #include "bridge/frontend_off.h"
@@ -17,7 +19,7 @@ class CompiledCalls final : public frontend::CompiledGraph {
   public:
     CompiledCalls(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad,
                   const frontend::BackendChoice& backend, const std::vector<PyObject*>& reals)
-        : trace_(std::move(trace)), outputs_(std::move(outputs)) {
+        : trace_(std::move(trace)), outputs_(std::move(outputs)), needs_grad_(needs_grad) {
         FrontendOff off;
         graph_ = to_fx(trace_, outputs_, needs_grad);
         text_ = py::cast<std::string>(py::str(graph_.module.attr("graph")));
@@ -50,6 +52,8 @@ class CompiledCalls final : public frontend::CompiledGraph {
         size_t n = 0;
         for (int id : graph_.inputs) args[n++] = input(inputs[id], id);
         for (const Expr& e : graph_.numbers) args[n++] = py::int_(sizes(e));
+        // (what a backward pass inside has used up needs none; leaves may be written then)
+        c10::AutoGradMode grad(needs_grad_ && c10::GradMode::is_enabled());
         PyObject* returned = PyObject_Call(compiled_.ptr(), args.ptr(), nullptr);
         if (!returned) return false;
         auto results = py::reinterpret_steal<py::object>(returned);
@@ -62,7 +66,7 @@ class CompiledCalls final : public frontend::CompiledGraph {
             int i = graph_.outputs[k];
             PyObject* r = PyTuple_GET_ITEM(returned, static_cast<Py_ssize_t>(k));
             TORCH_CHECK(THPVariable_Check(r), "a graph returns tensors, not ", Py_TYPE(r)->tp_name);
-            outputs[i] = output(r, outputs_[i]);
+            outputs[i] = output(r, outputs_[i], inputs);
         }
         return true;
         END_HANDLE_TH_ERRORS_RET(false)
@@ -84,15 +88,20 @@ class CompiledCalls final : public frontend::CompiledGraph {
     }
     py::object example(const std::vector<PyObject*>& reals, int id) const { return input(reals.at(id), id); }
 
-    static PyObject* output(PyObject* r, const TraceOutput& wanted) {
+    static PyObject* output(PyObject* r, const TraceOutput& wanted, PyObject* const* inputs) {
         const at::Tensor& t = THPVariable_Unpack(r);
         if (!wanted.type) return PyFloat_FromDouble(t.item<double>());
+        if (wanted.used_up)
+            return THPVariable_Wrap(with_used_up_graph(t, wanted.used_up->size(), [&](size_t k) -> const at::Tensor& {
+                return THPVariable_Unpack(inputs[(*wanted.used_up)[k]]);
+            }));
         if (!t.requires_grad() || wanted.requires_grad) return Py_NewRef(r);
         return THPVariable_Wrap(t.detach());
     }
 
     Trace trace_;
     std::vector<TraceOutput> outputs_;
+    bool needs_grad_;
     FxGraph graph_;
     py::object compiled_;
     std::string text_;

@@ -217,11 +217,9 @@ class CompiledTrace final : public frontend::CompiledGraph {
     void use_up(std::vector<at::Tensor>& results, const Inputs& inputs) const {
         for (size_t i = 0; i < results.size(); ++i) {
             if (!outputs_[i].used_up) continue;
-            if (results[i].requires_grad()) results[i] = results[i].detach();  // replayed under autograd
-            torch::autograd::edge_list edges;
-            for (int input : *outputs_[i].used_up)
-                edges.push_back(torch::autograd::impl::gradient_edge(*inputs.tensors[input]));
-            torch::autograd::set_history(results[i], c10::make_intrusive<UsedUpNode>(std::move(edges)));
+            const std::vector<int>& leaves = *outputs_[i].used_up;
+            results[i] = with_used_up_graph(std::move(results[i]), leaves.size(),
+                                            [&](size_t k) -> const at::Tensor& { return *inputs.tensors[leaves[k]]; });
         }
     }
 
