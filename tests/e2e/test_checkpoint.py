@@ -241,7 +241,6 @@ print(peak(net), peak(braze.compile(net)))
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_kept_values_go_after_their_last_use():
     env = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "PYTHONPATH": ":".join(sys.path)}
     out = subprocess.run([sys.executable, "-c", PEAK], env=env, capture_output=True, text=True, check=True).stdout
