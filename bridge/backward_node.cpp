@@ -175,19 +175,22 @@ Tensors BackwardNode::run(Tensors& tangents) {
     {
         std::lock_guard lock(mutex_);
         kept = kept_values();
+        if (last_)
+            for (auto& v : values_) v.reset_data();
+    }
+    // Whoever accumulates gradients takes them over: none may lie in memory that is still used.
+    // (weak references, so that no new memory gets the address of what went meanwhile)
+    std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> taken;
+    for (const auto& g : plan_->gradients) {
+        if (g.output < 0 || !plan_->backward->may_share(g.output)) continue;
+        for (const at::Tensor& k : kept) taken.push_back(k.storage().getWeakStorageImpl());
+        break;
     }
     at::AutoDispatchBelowADInplaceOrView below;
-    Tensors fitted;
-    for (const auto& wanted : plan_->tangents) fitted.push_back(fitting(tangents[wanted.root], wanted));
-    std::vector<const at::Tensor*> inputs;
-    for (const at::Tensor& t : kept) inputs.push_back(&t);
-    for (const at::Tensor& t : fitted) inputs.push_back(&t);
+    for (const auto& wanted : plan_->tangents) kept.push_back(fitting(tangents[wanted.root], wanted));
     std::vector<at::Tensor> made;
-    plan_->backward->run_with(symbols_, inputs, made);
+    plan_->backward->run_with(symbols_, std::move(kept), made);
 
-    // Whoever accumulates gradients takes them over: none may lie in memory that is still used.
-    std::vector<const c10::StorageImpl*> taken;
-    bool listed = false;
     std::vector<char> own(made.size(), 0);
     Tensors gradients(plan_->program->backward.leaves.size());
     for (const auto& g : plan_->gradients) {
@@ -198,11 +201,10 @@ Tensors BackwardNode::run(Tensors& tangents) {
         }
         at::Tensor& t = made[g.output];
         if (!own[g.output] && plan_->backward->may_share(g.output)) {
-            if (!listed)
-                for (const at::Tensor& k : kept) taken.push_back(storage_of(k));
-            listed = true;
-            if (std::find(taken.begin(), taken.end(), storage_of(t)) != taken.end()) t = t.clone();
-            taken.push_back(storage_of(t));
+            if (std::any_of(taken.begin(), taken.end(),
+                            [&](const auto& other) { return other._unsafe_get_target() == storage_of(t); }))
+                t = t.clone();
+            taken.push_back(t.storage().getWeakStorageImpl());
         }
         own[g.output] = 1;
         gradients[g.leaf] = t;

@@ -21,6 +21,7 @@ class BackwardNode final : public torch::autograd::Node {
     void set_symbols(std::vector<int64_t> symbols) { symbols_ = std::move(symbols); }
 
     Tensors apply(Tensors&& tangents) override;
+    void will_release_variables() override { last_ = true; }
     void release_variables() override;
     std::string name() const override { return "BrazeBackward"; }
 
@@ -38,6 +39,7 @@ class BackwardNode final : public torch::autograd::Node {
     std::vector<at::Tensor> before_;                      // copies of the written inputs
     std::vector<int64_t> integers_, symbols_;
     at::Tensor generator_state_;  // before the run, where the program draws random numbers
+    bool last_ = false;           // nothing is needed after the next backward pass
     bool released_ = false;
 };
 

@@ -169,12 +169,14 @@ bool Tracer::mutated_input(int id) const {
     return trace_.written_sets[trace_.values[trace_.inputs[id]].alias_set];
 }
 
-int Tracer::current_line() {
+int Tracer::current_line(bool keeps) {
     if (!options_.current_line || in_backward_) return -1;
     std::string line = options_.current_line();
-    if (last_line_index_ < 0 || line != last_line_) {
+    const autograd::Region region{region_, keeps};
+    if (last_line_index_ < 0 || line != last_line_ || region != trace_.regions.back()) {
         last_line_ = line;
         trace_.lines.push_back(std::move(line));
+        trace_.regions.push_back(region);
         last_line_index_ = static_cast<int>(trace_.lines.size()) - 1;
     }
     return last_line_index_;
@@ -565,6 +567,13 @@ void Tracer::note_writes(Pending& p) {
     }
 }
 
+// Attention without dropout takes no random numbers.
+static bool draws_nothing(const Record& r) {
+    for (size_t k = 0; k < r.info->args.size(); ++k)
+        if (r.info->args[k].name == "dropout_p") return r.args[k].isDouble() && r.args[k].toDouble() == 0;
+    return false;
+}
+
 void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const OperatorInfo& info = OperatorInfo::of(op);
     if (in_structured_) return inside_structured(info, stack);
@@ -583,6 +592,7 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
         return;
     }
     WithoutMode without;
+    const bool keeps = policy_keeps(op, args, info.args.size());
     take_arguments(p, args);
     // (what resolves it below autograd would cut the gradient when the operators are run again)
     if (info.callee == "aten::clone" && at::GradMode::is_enabled() && !p.operands.empty() &&
@@ -619,8 +629,8 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     // nothing at all, checks.
     if (!tensors && r.writes.empty() && !info.returns.empty()) return;
     r.grad_mode = at::GradMode::is_enabled();
-    r.ordered = info.random || info.returns.empty();
-    r.line = current_line();
+    r.ordered = (info.random && !draws_nothing(r)) || info.returns.empty();
+    r.line = current_line(keeps);
     trace_.only_cpu &= p.device.is_cpu();
     trace_.records.push_back(std::move(r));
     if (open_torch_op_ < 0) trace_.torch_level_complete = false;

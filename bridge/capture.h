@@ -1,5 +1,7 @@
 // One trace: the dispatch mode below autograd and the fallback above it that together record a Trace.
 #pragma once
+#include <torch/csrc/utils/object_ptr.h>
+
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -56,6 +58,11 @@ class Tracer final : public frontend::Capture {
 
     static Tracer* active();
 
+    // A checkpointed part of the program begins. policy: (operator, arguments...) -> whether its results are kept;
+    // None: nothing is. Parts inside others are one with them.
+    void enter_region(PyObject* policy);
+    void leave_region();
+
   private:
     struct Pending;  // an operator while it is being recorded
 
@@ -94,7 +101,8 @@ class Tracer final : public frontend::Capture {
     bool take_torch_level(TorchLevelOp& t, const c10::IValue* args) const;
     void note_writes(Pending& p);
     int add_value(ValueInfo::Kind kind, int producer, int index, const at::Tensor& meta, int alias_set);
-    int current_line();
+    int current_line(bool keeps = false);
+    bool policy_keeps(const c10::OperatorHandle& op, const c10::IValue* args, size_t n);
     void enter();
     void leave();
     void release_thread();
@@ -150,6 +158,8 @@ class Tracer final : public frontend::Capture {
     int open_torch_op_ = -1;
     std::vector<int> lazy_sets_;    // alias sets with a value that is conjugated or negated when it is read
     std::vector<PyObject*> reals_;  // by input id; the front end holds them
+    int regions_ = 0, region_ = 0, region_depth_ = 0;
+    THPObjectPtr policy_;
     std::string last_line_;
     int last_line_index_ = -1;
 };

@@ -25,8 +25,8 @@ class CompiledTrace final : public frontend::CompiledGraph {
           outputs_(std::move(outputs)),
           needs_grad_(needs_grad) {
         for (const TraceOutput& o : outputs_) Py_XINCREF(o.type);
-        draws_ =
-            std::any_of(trace_.records.begin(), trace_.records.end(), [](const Record& r) { return r.info->random; });
+        draws_ = std::any_of(trace_.records.begin(), trace_.records.end(),
+                             [](const Record& r) { return r.info->random && r.ordered; });
         if (needs_grad || in_eager || !trace_.only_cpu)
             replay_ = std::make_shared<const Replay>(shared_, outputs_);
         else

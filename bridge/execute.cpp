@@ -87,6 +87,7 @@ Executor::Executor(std::unique_ptr<Program> program, std::vector<c10::IValue> op
     find_symbols(symbols);
     plan_slots();
     plan_steps();
+    find_last_uses();
 }
 
 Executor::~Executor() { delete cached_.load(); }
@@ -202,6 +203,25 @@ void Executor::plan_steps() {
                     "slot " + std::to_string(slot) + " is handed out but lies in the arena");
 }
 
+void Executor::find_last_uses() {
+    std::vector<int> last(slots_.size(), -1);
+    for (size_t i = 0; i < steps_.size(); ++i) {
+        const Step& s = steps_[i];
+        const auto use = [&](int slot) { last[slots_[slot].root] = static_cast<int>(i); };
+        if (s.kind == Step::Kernel)
+            for (const Kernel::Param& p : kernels_[s.index].params) use(p.root);
+        if (s.kind == Step::Call) {
+            for (int slot : calls_[s.index].operands) use(slot);
+            for (int slot : calls_[s.index].results) use(slot);
+        }
+    }
+    for (int slot : program_->outputs) last[slots_[slot].root] = -1;
+    last_uses_.resize(steps_.size());
+    for (size_t slot = 0; slot < slots_.size(); ++slot)
+        if (slots_[slot].kind == SlotKind::Input && last[slot] >= 0)
+            last_uses_[last[slot]].push_back(static_cast<int>(slot));
+}
+
 namespace {
 at::Tensor over_memory(char* data, size_t bytes, at::ScalarType dtype, c10::IntArrayRef sizes,
                        c10::IntArrayRef strides) {
@@ -292,9 +312,11 @@ class Executor::Run {
         }
     }
 
-    void steps() {
+    // owned: the inputs, which go as soon as they can; nullptr: they stay.
+    void steps(std::vector<at::Tensor>* owned) {
         run_wrote() = false;
-        for (const Step& s : e_.steps_) {
+        for (size_t i = 0; i < e_.steps_.size(); ++i) {
+            const Step& s = e_.steps_[i];
             // (an operator that raises has checked before it writes)
             if (s.writes_input && s.kind == Step::Kernel) run_wrote() = true;
             switch (s.kind) {
@@ -304,6 +326,12 @@ class Executor::Run {
                 case Step::Release: c_.tensors[s.index].reset(); break;
             }
             if (s.writes_input) run_wrote() = true;
+            if (!owned) continue;
+            for (int slot : e_.last_uses_[i]) {
+                c_.tensors[slot].reset();
+                const auto k = static_cast<size_t>(e_.slots_[slot].input);
+                if (k < owned->size()) (*owned)[k].reset();
+            }
         }
     }
 
@@ -464,24 +492,26 @@ void Executor::run(c10::ArrayRef<const at::Tensor*> inputs, c10::ArrayRef<int64_
                    std::vector<at::Tensor>& outputs) const {
     Lease lease(*this);
     read_symbols(inputs, integers, lease.context->symbols.data());
-    run_in(*lease.context, inputs, outputs);
+    run_in(*lease.context, inputs, nullptr, outputs);
 }
 
-void Executor::run_with(c10::ArrayRef<int64_t> symbols, c10::ArrayRef<const at::Tensor*> inputs,
+void Executor::run_with(c10::ArrayRef<int64_t> symbols, std::vector<at::Tensor> inputs,
                         std::vector<at::Tensor>& outputs) const {
     Lease lease(*this);
     std::copy(symbols.begin(), symbols.end(), lease.context->symbols.begin());
-    run_in(*lease.context, inputs, outputs);
+    std::vector<const at::Tensor*> places;
+    for (const at::Tensor& t : inputs) places.push_back(&t);
+    run_in(*lease.context, places, &inputs, outputs);
 }
 
-void Executor::run_in(Context& context, c10::ArrayRef<const at::Tensor*> inputs,
+void Executor::run_in(Context& context, c10::ArrayRef<const at::Tensor*> inputs, std::vector<at::Tensor>* owned,
                       std::vector<at::Tensor>& outputs) const {
     c10::impl::LocalDispatchKeySet outside = c10::impl::tls_local_dispatch_key_set();
     outside.excluded_ = outside.excluded_ | c10::autocast_dispatch_keyset;
     c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
                                              c10::autocast_dispatch_keyset);
     Run run(*this, context, inputs, outside);
-    run.steps();
+    run.steps(owned);
     outputs.clear();
     for (int slot : program_->outputs) outputs.push_back(run.output(slot));
     for (int i : mutated_)

@@ -28,8 +28,9 @@ class Executor {
     // Thread-safe.
     void run(c10::ArrayRef<const at::Tensor*> inputs, c10::ArrayRef<int64_t> integers,
              std::vector<at::Tensor>& outputs) const;
-    // The same with the values of the program's symbols, in their order.
-    void run_with(c10::ArrayRef<int64_t> symbols, c10::ArrayRef<const at::Tensor*> inputs,
+    // The same with the values of the program's symbols, in their order, and with inputs that are given away: each goes
+    // after its last use.
+    void run_with(c10::ArrayRef<int64_t> symbols, std::vector<at::Tensor> inputs,
                   std::vector<at::Tensor>& outputs) const;
     // The values that they have for these inputs.
     std::vector<int64_t> symbols_of(c10::ArrayRef<const at::Tensor*> inputs, c10::ArrayRef<int64_t> integers) const;
@@ -51,7 +52,10 @@ class Executor {
     void plan_steps();
     void find_symbols(const SymbolTable& table);
     void read_symbols(c10::ArrayRef<const at::Tensor*> inputs, c10::ArrayRef<int64_t> integers, int64_t* values) const;
-    void run_in(Context& context, c10::ArrayRef<const at::Tensor*> inputs, std::vector<at::Tensor>& outputs) const;
+    void find_last_uses();
+    // owned: the inputs, or nullptr.
+    void run_in(Context& context, c10::ArrayRef<const at::Tensor*> inputs, std::vector<at::Tensor>* owned,
+                std::vector<at::Tensor>& outputs) const;
     std::unique_ptr<Context> make_context() const;
 
     std::unique_ptr<runtime::Program> program_;
@@ -62,6 +66,7 @@ class Executor {
     std::vector<Kernel> kernels_;
     std::vector<Call> calls_;
     std::vector<Step> steps_;
+    std::vector<std::vector<int>> last_uses_;         // by step: the input slots that no later one uses
     std::vector<int> transient_;                      // slots whose tensors belong to one run
     std::vector<std::pair<int, int>> symbol_source_;  // per symbol: input and axis
     bool long_running_ = false;

@@ -2,6 +2,7 @@
 #include "frontend/module.h"
 #include "bridge/bridge.h"
 #include "bridge/capture_operators.h"
+#include "bridge/regions.h"
 
 extern "C" PyMODINIT_FUNC __attribute__((visibility("default"))) PyInit__C() {
     if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
@@ -22,6 +23,9 @@ extern "C" PyMODINIT_FUNC __attribute__((visibility("default"))) PyInit__C() {
     braze::frontend::set_tensor_bridge(braze::bridge::tensor_bridge());
     static PyMethodDef methods[] = {{"capture_operators", braze::bridge::capture_operators, METH_VARARGS,
                                      "the operators that a callable leads to, as a graph module"},
+                                    {"enter_region", braze::bridge::enter_region, METH_O,
+                                     "a checkpointed part of the program that is traced begins"},
+                                    {"leave_region", braze::bridge::leave_region, METH_NOARGS, "and ends"},
                                     {nullptr, nullptr, 0, nullptr}};
     if (PyModule_AddFunctions(module, methods) < 0 || braze_frontend_init(module) < 0) {
         Py_DECREF(module);

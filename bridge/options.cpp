@@ -60,6 +60,8 @@ bool set_pipeline_option(const std::string& name, PyObject* value) {
             PyErr_SetString(PyExc_ValueError, e.what());
             return false;
         }
+    } else if (name == "activation_memory_budget") {
+        o.memory_budget = PyFloat_AsDouble(value);
     } else if (name == "threads") {
         long n = PyLong_AsLong(value);
         if (n <= 0) n = static_cast<long>(std::thread::hardware_concurrency());

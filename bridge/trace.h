@@ -3,6 +3,7 @@
 #include "bridge/operator_info.h"
 #include "bridge/symbols.h"
 #include "bridge/torch.h"
+#include "core/autograd/region.h"
 
 namespace braze::bridge {
 
@@ -65,7 +66,8 @@ struct Trace {
     std::vector<std::shared_ptr<RecordedFunction>> functions;  // in order
     std::vector<at::Tensor> constants;                         // private copies
     std::vector<std::string> lines;
-    std::vector<int> inputs;  // value per input id; -1: no such input
+    std::vector<autograd::Region> regions;  // by line
+    std::vector<int> inputs;                // value per input id; -1: no such input
     int alias_sets = 0;
     std::vector<bool> written_sets;  // by alias set
     int torch_ops = 0;

@@ -67,7 +67,7 @@ Training::Training(std::shared_ptr<const Trace> trace, std::vector<TraceOutput> 
     p.replay = std::move(replay);
     p.backward = std::move(traces);
     p.n_inputs = static_cast<int>(p.trace->inputs.size());
-    for (const Record& r : p.trace->records) p.random |= r.info->random;
+    for (const Record& r : p.trace->records) p.random |= r.info->random && r.ordered;
     for (int i = 0; i < p.n_inputs; ++i) {
         int value = p.trace->inputs[i];
         if (value >= 0 && p.trace->written_sets[p.trace->values[value].alias_set]) p.written.push_back(i);
@@ -124,10 +124,12 @@ std::shared_ptr<const TrainingPlan> Training::make_plan(int index) const {
         plan->gradients.push_back({joint.gradients[i].leaf, k < 0 ? k + program.n_inputs : k - graph.n_outputs});
     }
     graph.graph = std::move(converted.graph);
+    graph.regions = joint.trace.regions;
 
     std::string obstacle;
     PipelineStats stats;
     PipelineOptions options = pipeline_options();
+    graph.memory_budget = options.memory_budget;
     std::optional<TrainingPrograms> programs;
     {
         pybind11::gil_scoped_release no_gil;

@@ -17,7 +17,8 @@ struct PipelineOptions {
     bool verify = false;                    // run the verifier after every pass
     std::string isa;                        // forced vector isa, "" = the host's best
     int compile_threads = 2;
-    bool codegen = true;  // false: every Call stays a call (backend "aten")
+    double memory_budget = 1;  // see autograd::Joint
+    bool codegen = true;       // false: every Call stays a call (backend "aten")
     std::function<void(const std::string& stage, const std::string& text)> dump;  // called after each stage when set
 };
 

@@ -1,6 +1,8 @@
 #include "core/autograd/partition.h"
 
 #include <algorithm>
+#include <cmath>
+#include <unordered_set>
 
 #include "core/autograd/min_cut.h"
 #include "core/autograd/sides.h"
@@ -18,6 +20,8 @@ using ir::Value;
 
 // What a size symbol counts for when costs are compared.
 constexpr int64_t kTypicalSize = 64;
+// How much more a value counts that a checkpointed region should not keep, and the bytes from which on all are equal.
+constexpr int64_t kCheckpointed = 4096, kLargest = int64_t{1} << 40;
 
 int64_t bytes_of(const Value* v) {
     auto count = v->type.numel().evaluate([](const ir::Expr&) -> std::optional<int64_t> { return kTypicalSize; });
@@ -101,7 +105,8 @@ class Partitioner {
         if (!obstacle->empty()) return std::nullopt;
         look_at_memory();
         look_at_uses();
-        if (!choose()) {
+        find_boundaries();
+        if (!choose_within_budget()) {
             *obstacle = "what the backward pass needs cannot be kept";
             return std::nullopt;
         }
@@ -149,6 +154,29 @@ class Partitioner {
             needed_[id(g_.outputs[k])] = 1;
     }
 
+    Region region(const Node& n) const {
+        return n.line >= 0 && static_cast<size_t>(n.line) < joint_.regions.size()
+                   ? joint_.regions[static_cast<size_t>(n.line)]
+                   : Region{};
+    }
+
+    // Which values of a region others use: there its recomputation begins or ends.
+    void find_boundaries() {
+        boundary_.assign(static_cast<size_t>(g_.id_bound()), 0);
+        for (const Node* n : g_.nodes) {
+            if (sides_.dependent(*n)) continue;
+            for (const Value* v : n->operands)
+                if (region(*v->node).id != region(*n).id && n->line >= 0) boundary_[id(v)] = 1;
+        }
+        for (int k = 0; k < joint_.n_outputs; ++k) boundary_[id(g_.outputs[static_cast<size_t>(k)])] = 1;
+    }
+    // Computed in a region that is to run again.
+    bool is_checkpointed(const Node& n) const {
+        const Region r = region(n);
+        return r.id > 0 && !r.keeps &&
+               std::none_of(n.results.begin(), n.results.end(), [&](const Value* v) { return boundary_[id(v)]; });
+    }
+
     // Whether the forward graph stores v in any case.
     bool is_stored(const Value* v) const {
         const Node& n = *v->node;
@@ -165,8 +193,10 @@ class Partitioner {
         for (const Value* v : n.results)
             if (sides_.last_write(v) >= 0) return false;
         if (!sides_.required(n)) return true;  // it would not run a second time
-        if (!is_cheap(n)) return false;
         if (is_view(n)) return true;
+        if (region(n).id > 0) return is_checkpointed(n);
+        if (chosen_.contains(&n)) return true;
+        if (!is_cheap(n)) return false;
         // what is stored for a call here and there is better kept
         return std::none_of(n.results.begin(), n.results.end(),
                             [&](const Value* v) { return called_[id(v)] && called_back_[id(v)]; });
@@ -178,8 +208,61 @@ class Partitioner {
         if (copy && !ir::is_dense(v->type)) return FlowNetwork::kUnlimited;
         if (v->node->op == Op::Input && !copy) return 1;  // it is there anyway
         int64_t bytes = bytes_of(v);
+        // (not unlimited: what a region draws at random has to be kept)
+        if (is_checkpointed(*v->node)) bytes = std::min(bytes, kLargest) * kCheckpointed;
         if (is_view(*v->node)) return 2 * std::max(bytes, bytes_of(v->node->operands[0]));
         return copy || !is_stored(v) ? 2 * bytes : bytes;
+    }
+
+    // What the forward graph keeps for the backward one beyond what is there anyway.
+    int64_t kept_bytes() const {
+        int64_t total = 0;
+        for (const Node* n : g_.nodes)
+            for (const Value* v : n->results)
+                if (saved_[id(v)] && (needs_copy(v) || (input_[id(v)] < 0 && output_[id(v)] < 0))) total += bytes_of(v);
+        return total;
+    }
+
+    // Work per byte that need not be kept if the node runs again.
+    static double price(const Node& n) {
+        double work = 0, bytes = 0;
+        for (const Value* v : n.results) bytes += static_cast<double>(bytes_of(v));
+        for (const Value* v : n.operands) work += static_cast<double>(bytes_of(v));
+        if (n.op == Op::Call && n.operands.size() >= 2) {  // a product: rows times columns times what is summed
+            double product = 1;
+            for (const Value* v : n.operands) product *= static_cast<double>(bytes_of(v));
+            work += std::sqrt(product * bytes);
+        }
+        return work / std::max(bytes, 1.0);
+    }
+
+    bool choose_within_budget() {
+        if (!choose()) return false;
+        if (joint_.memory_budget >= 1) return true;
+        const int64_t most = kept_bytes();
+        std::vector<const Node*> dear;  // what could run again, but for the time it takes
+        for (const Node* n : g_.nodes)
+            if (n->op != Op::Input && !sides_.dependent(*n) && sides_.required(*n) && passes::is_pure(*n) &&
+                !region(*n).keeps && !can_run_again(*n))
+                dear.push_back(n);
+        std::stable_sort(dear.begin(), dear.end(), [](const Node* a, const Node* b) { return price(*a) < price(*b); });
+        const auto with = [&](size_t count) {
+            chosen_ = {dear.begin(), dear.begin() + static_cast<std::ptrdiff_t>(count)};
+            BRAZE_CHECK(choose(), "what can run again more often cannot be cut");
+            return kept_bytes();
+        };
+        const int64_t least = with(dear.size());
+        const auto allowed = least + static_cast<int64_t>(joint_.memory_budget * static_cast<double>(most - least));
+        size_t low = 0, high = dear.size();  // high is enough
+        while (low < high) {
+            const size_t middle = (low + high) / 2;
+            if (with(middle) <= allowed)
+                high = middle;
+            else
+                low = middle + 1;
+        }
+        with(high);
+        return true;
     }
 
     bool choose() {
@@ -278,7 +361,25 @@ class Partitioner {
             const Value* v = g_.inputs[static_cast<size_t>(joint_.first_tangent) + static_cast<size_t>(k)];
             backward.input(v, v->storage);
         }
-        for (size_t i = nodes.size(); i-- > 0;) backward.node(*nodes[i], true);
+        std::unordered_set<const Node*> waiting(nodes.begin(), nodes.end());
+        // The node, after what it uses: its operands first, without recursion.
+        const auto place = [&](const Node* wanted) {
+            std::vector<const Node*> stack = {wanted};
+            while (!stack.empty()) {
+                const Node* n = stack.back();
+                const size_t height = stack.size();
+                if (waiting.contains(n))
+                    for (size_t k = n->operands.size(); k-- > 0;)
+                        if (const Value* v = n->operands[k]; !saved_[id(v)] && waiting.contains(v->node))
+                            stack.push_back(v->node);
+                if (stack.size() > height) continue;
+                stack.pop_back();
+                if (waiting.erase(n)) backward.node(*n, true);
+            }
+        };
+        for (size_t i = nodes.size(); i-- > 0;)
+            if (sides_.dependent(*nodes[i])) place(nodes[i]);
+        for (size_t i = nodes.size(); i-- > 0;) place(nodes[i]);
         for (size_t k = static_cast<size_t>(joint_.n_outputs); k < g_.outputs.size(); ++k)
             p.backward.outputs.push_back(backward.at(g_.outputs[k]));
     }
@@ -292,7 +393,9 @@ class Partitioner {
     std::vector<char> needed_;                // dependent nodes use it, or it is a gradient
     std::vector<int> uses_;                   // by nodes of the forward graph
     std::vector<char> called_, called_back_;  // calls of the forward graph and dependent ones see it, or a view of it
+    std::vector<char> boundary_;              // of a region
     std::vector<char> shared_;                // by memory
+    std::unordered_set<const Node*> chosen_;  // to run again for the budget
 };
 
 }  // namespace

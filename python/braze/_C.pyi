@@ -79,5 +79,14 @@ def measure_guards(on: bool, /) -> bool:
 def capture_operators(fn: Callable[[list[Any]], tuple[Any, ...]], inputs: list[Any], /) -> Any:
     """Calls fn on fake tensors for the inputs; the operators below autograd as a torch.fx.GraphModule of the inputs."""
 
+def enter_region(policy: Callable[..., bool] | None, /) -> None:
+    """A checkpointed part of the program begins in this thread's trace: its values are not kept for gradients.
+
+    policy: (operator, arguments...) -> whether its results are kept all the same.
+    """
+
+def leave_region() -> None:
+    """And ends."""
+
 def constant(number: Any, /) -> Any:
     """The number itself; in a trace it is a constant of the graph from here on."""

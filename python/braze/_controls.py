@@ -8,7 +8,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from . import _C
+import torch.utils.checkpoint
+
+from . import _C, _traced
 from ._module import CompiledModule
 from .errors import UserError, UserTypeError
 
@@ -168,3 +170,4 @@ def run(fn: Any = None) -> Any:
 
 
 _C.set_rule(graph_break, "graph_break")
+_C.set_rule(torch.utils.checkpoint.checkpoint, "replace", _traced.checkpoint)

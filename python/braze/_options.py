@@ -30,14 +30,17 @@ class Option:
     env: str = ""
     native: bool = False
     least: int | None = None  # of a number
+    most: int | None = None
 
     def validated(self, value: Any) -> Any:
         # bool is an int for Python, but `threads = True` is a mistake
         wrong = isinstance(value, bool) and bool not in self.types
         if wrong or not isinstance(value, self.types):
             raise UserError(f"option {self.name!r} must be {_type_names(self.types)}; got {value!r}")
-        if self.least is not None and value is not None and value < self.least:
+        if self.least is not None and value is not None and not value >= self.least:
             raise UserError(f"{self.name} must be at least {self.least}; got {value!r}")
+        if self.most is not None and value is not None and not value <= self.most:
+            raise UserError(f"{self.name} must be at most {self.most}; got {value!r}")
         return list(value) if isinstance(value, tuple) else value
 
     def from_text(self, text: str) -> Any:
@@ -53,6 +56,11 @@ class Option:
         if int in self.types and bool not in self.types:
             try:
                 return int(text)
+            except ValueError:
+                pass
+        if float in self.types:
+            try:
+                return float(text)
             except ValueError:
                 pass
         if str in self.types:
@@ -88,6 +96,16 @@ OPTIONS: dict[str, Option] = {
         Option("disabled_passes", (list, tuple), [], "passes left out, by name", "BRAZE_DISABLED_PASSES", True),
         Option("isa", (str,), "", "vector instructions of the kernels; empty: the host's best", "BRAZE_ISA", True),
         Option("threads", (int,), 0, "threads that compile kernels; 0: one a core", "BRAZE_THREADS", True, 0),
+        Option(
+            "activation_memory_budget",
+            (float, int),
+            1.0,
+            "how much is kept for gradients, from the least possible (0) to what costs no time (1)",
+            "BRAZE_ACTIVATION_MEMORY_BUDGET",
+            True,
+            least=0,
+            most=1,
+        ),
         Option("verify", (bool,), False, "check the graph after every pass", "BRAZE_VERIFY", True),
         Option(
             "check_fakes",
@@ -110,7 +128,12 @@ COMPILE_OPTIONS: dict[str, Option] = {
         Option("recompile_limit", (_NONE, int), None, "as in braze.config, for this callable", least=1),
         Option("epilogue_fusion", (bool,), True, "no effect: always on"),
         Option("max_autotune", (bool,), False, "no effect: there is one way to compile"),
-        Option("fallback_random", (bool,), False, "no effect: random numbers are always eager's"),
+        Option(
+            "fallback_random",
+            (bool,),
+            False,
+            "no effect: random numbers are always eager's, also where they are computed again",
+        ),
         Option("shape_padding", (bool,), False, "no effect on CPU"),
         Option("triton.cudagraphs", (bool,), False, "no effect on CPU"),
     )

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from . import _C
+from . import _C, _checkpoint
 from .errors import UserTypeError
 
-__all__ = ["calling", "error_on_graph_break", "fix_sizes", "nested_compile_region", "run_engine"]
+__all__ = ["calling", "checkpoint", "error_on_graph_break", "fix_sizes", "nested_compile_region", "run_engine"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -25,6 +25,32 @@ def calling(fn: Callable[..., Any]) -> Callable[..., Any]:
     functools.update_wrapper(call, fn)
     call.__name__ = getattr(fn, "__name__", type(fn).__name__)
     return call
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], Any] | None = None,
+    **kwargs: Any,
+) -> Any:
+    """What torch.utils.checkpoint.checkpoint is in a trace.
+
+    The compiled backward pass computes again what `function` computes, but for its results, random numbers (which are
+    kept, so that they are the same) and what a policy of selective checkpointing keeps. The reentrant kind changes
+    which results need gradients: it stays eager's.
+    """
+    if use_reentrant is not False:
+        if context_fn is not None:
+            kwargs["context_fn"] = context_fn
+        return _checkpoint.call_in_eager(function, *args, use_reentrant=use_reentrant, **kwargs)
+    for name in ("preserve_rng_state", "determinism_check", "debug", "early_stop"):
+        kwargs.pop(name, None)
+    _checkpoint.begin(context_fn)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _checkpoint.end()
 
 
 class error_on_graph_break:

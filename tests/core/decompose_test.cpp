@@ -429,6 +429,17 @@ TEST(Decompose, GradientsOfSlicesWithSteps) {
             for (int size : {5, 6, 7, 8}) gradient(start, step, size);
 }
 
+TEST(Decompose, GradientOfLayerNormOfSingleElementsStays) {
+    const auto text = [](const std::string& size) {
+        return "  %0 : f32[4, " + size + "] = input\n  %1 : f32[4, 1] = input\n  %2 : f32[" + size +
+               "] = input\n  %3 : f32[4, " + size + "], %4 : f32[" + size + "], %5 : f32[" + size +
+               "] = call aten::native_layer_norm_backward(grad_out=%0, input=%0, normalized_shape=[" + size +
+               "], mean=%1, rstd=%1, weight=%2, bias=%2, output_mask=b[true, true, true])\n  return %3, %4, %5";
+    };
+    EXPECT_EQ(operators(lowered(text("1"))), "call");
+    EXPECT_NE(operators(lowered(text("2"))), "call");
+}
+
 TEST(Decompose, NllLossIgnores) {
     auto out = run(R"(  %0 : f32[3, 2] = input
   %1 : i64[3] = input

@@ -249,6 +249,62 @@ std::vector<HostTensor> random_inputs(const ir::Graph& g, std::mt19937& rng) {
     return all;
 }
 
+// Two products with an elementwise operator between them; the gradient needs both factors of the second.
+constexpr const char* kChain = R"(graph {
+    line 0 "first"
+    line 1 "second"
+    %0 @0 : f32[4, 4] = input
+    %1 @1 : f32[4, 4] = input
+    %2 : f32[4, 4] = call aten::mm(self=%0, mat2=%0) line=0
+    %3 : f32[4, 4] = sin(%2) line=0
+    %4 : f32[4, 4] = call aten::mm(self=%3, mat2=%3) line=0
+    %5 : f32[4, 4] = cos(%4) line=1
+    %6 : f32[4, 4] = call aten::mm(self=%5, mat2=%5) line=1
+    %7 : f32[4, 4] = mul(%1, %5)
+    %8 : f32[4, 4] = call aten::mm(self=%7, mat2=%3)
+    return %6, %8
+})";
+
+int count_calls(const ir::Graph& g) {
+    return static_cast<int>(
+        std::count_if(g.nodes.begin(), g.nodes.end(), [](const ir::Node* n) { return n->op == ir::Op::Call; }));
+}
+
+TEST(Partition, ACheckpointedRegionRunsAgain) {
+    Joint j = joint_of(kChain, 1, 1);
+    EXPECT_EQ(count_calls(divide(j).backward), 1);
+    j.regions = {{1, false}, {0, false}};
+    const Partition p = divide(j);
+    // %2 is computed again from the input, and %4, which others use, is kept
+    EXPECT_EQ(count_calls(p.backward), 2) << ir::print(p.backward);
+    EXPECT_EQ(p.saved, (std::vector<Saved>{{Saved::Input, 0}, {Saved::Value, 1}})) << ir::print(p.forward);
+    j.regions = {{1, false}, {2, false}};
+    EXPECT_EQ(count_calls(divide(j).backward), 2);
+    j.regions = {{1, true}, {0, false}};
+    EXPECT_EQ(count_calls(divide(j).backward), 1);
+}
+
+TEST(Partition, WhatRunsAgainComesBeforeItsUse) {
+    Joint j = joint_of(kChain, 1, 1);
+    j.regions = {{1, false}, {0, false}};
+    const Partition p = divide(j);
+    const auto position = [&](auto is) {
+        return std::find_if(p.backward.nodes.begin(), p.backward.nodes.end(), is) - p.backward.nodes.begin();
+    };
+    EXPECT_LT(position([](const ir::Node* n) { return n->op == ir::Op::Mul; }),
+              position([](const ir::Node* n) { return n->op == ir::Op::Sin; }));
+}
+
+TEST(Partition, ABudgetMakesCallsRunAgain) {
+    Joint j = joint_of(kChain, 1, 1);
+    j.memory_budget = 0;
+    const Partition least = divide(j);
+    EXPECT_EQ(least.saved, (std::vector<Saved>{{Saved::Input, 0}})) << ir::print(least.forward);
+    EXPECT_EQ(count_calls(least.backward), 3);
+    j.memory_budget = 0.5;
+    EXPECT_EQ(count_calls(divide(j).backward), 2);
+}
+
 TEST(Partition, TheHalvesTogetherAreTheWhole) {
     for (unsigned seed = 0; seed < 400; ++seed) {
         std::mt19937 rng(seed);
@@ -272,6 +328,10 @@ TEST(Partition, TheHalvesTogetherAreTheWhole) {
         j.n_outputs = static_cast<int>(outputs.size());
         for (size_t i = 0; i < j.graph.inputs.size(); ++i) j.keeps_input.push_back(pick(0, 1) != 0);
         for (size_t i = 0; i < outputs.size(); ++i) j.keeps_output.push_back(pick(0, 1) != 0);
+        j.graph.lines.assign(4, "line");
+        for (ir::Node* n : j.graph.nodes) n->line = pick(-1, 3);
+        for (int line = 0; line < pick(0, 4); ++line) j.regions.push_back({pick(0, 2), pick(0, 4) == 0});
+        j.memory_budget = pick(0, 4) / 4.0;
         std::string obstacle;
         auto p = partition(j, &obstacle);
         if (!p) continue;  // (a value without a dense layout that only a copy could keep)
