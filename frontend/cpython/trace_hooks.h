@@ -32,8 +32,8 @@ void bz_frame_exit(bz_frame* f, PyObject* result /* NULL: exception */);
 int bz_backward_jump(bz_frame* f);
 
 PyObject* bz_load_fast_root(bz_frame* f, int i, PyObject* value); /* LOAD_FAST of the root frame only; value bound */
-void bz_store_fast_root(int i);                                   /* STORE_FAST of the root frame only */
-void bz_delete_fast_root(int i);                                  /* DELETE_FAST of the root frame only; bound */
+int bz_store_fast_root(int i);                                    /* STORE_FAST of the root frame only */
+int bz_delete_fast_root(int i);                                   /* DELETE_FAST of the root frame only; bound */
 void bz_unbound_fast_root(int i);                                 /* either finds it unbound: the instruction raises */
 PyObject* bz_load_global(bz_frame* f, PyObject* name);            /* LOAD_GLOBAL, and the global part of LOAD_NAME */
 int bz_store_global(bz_frame* f, PyObject* name, PyObject* value /* NULL: delete */);

@@ -1,4 +1,6 @@
 // Rebuilding at run time.
+#include <algorithm>
+
 #include "frontend/effects/recipe.h"
 
 namespace braze::frontend {
@@ -42,7 +44,7 @@ PyObject* Builder::make(RecipeId id) {
                 if (!x) return nullptr;
                 PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(x));
             }
-            return n.kind == RecipeNode::Tuple ? tuple.release() : PyObject_CallOneArg(n.object.get(), tuple.get());
+            return n.kind == RecipeNode::Tuple ? tuple.release() : PyObject_CallOneArg(n.type.get(), tuple.get());
         }
         case RecipeNode::List: {
             slot = PyList_New(0);
@@ -140,7 +142,7 @@ PyObject* Builder::make(RecipeId id) {
 
 PyObject* Builder::make_instance(RecipeId id, const RecipeNode& n) {
     PyObject*& slot = built_[static_cast<size_t>(id)];
-    auto* type = reinterpret_cast<PyTypeObject*>(n.object.get());
+    auto* type = reinterpret_cast<PyTypeObject*>(n.type.get());
     auto* base = reinterpret_cast<PyTypeObject*>(n.extra.get());
     bool exception = PyType_IsSubtype(base, reinterpret_cast<PyTypeObject*>(PyExc_BaseException));
     bool tuple = base == &PyTuple_Type || base == &PyLong_Type || base == &PyFloat_Type || base == &PyComplex_Type ||
@@ -193,7 +195,8 @@ static bool needs_effect(Tracer& t, const Change& c, PyObject* now) {
     SourceTable& sources = t.guards.sources;
     if (c.kind == Change::Slot) {
         PyObject* member = _PyType_Lookup(Py_TYPE(c.target.get()), c.key.get());
-        SourceId slot = sources.add(SourceKind::SlotMember, s, member);
+        if (!member || Py_TYPE(member) != &PyMemberDescr_Type) return true;
+        SourceId slot = sources.slot(s, member);
         c.old ? t.guards.present(slot) : t.guards.absent(slot);
     } else {
         SourceId d = c.holder ? sources.add(SourceKind::InstanceDict, s, nullptr) : s;
@@ -206,6 +209,11 @@ static bool needs_effect(Tracer& t, const Change& c, PyObject* now) {
     return static_cast<bool>(c.old);
 }
 
+static void set_target(Tracer& t, Effect& e, PyObject* o) {
+    e.target = t.source_of(o);
+    e.object = e.target == kNoSource ? t.guards.sources.lifetimes.depend_on(o) : Ref();
+}
+
 // The changed keys of a dict from which something was deleted: what is new, or there again, goes to the end in order.
 static bool record_moved_keys(Tracer& t, Recipes& r, PyObject* dict, std::vector<Effect>& out) {
     std::vector<const Change*> changes;
@@ -214,8 +222,7 @@ static bool record_moved_keys(Tracer& t, Recipes& r, PyObject* dict, std::vector
     auto emit = [&](const Change& c, PyObject* now) {
         Effect e{};
         bool attribute = static_cast<bool>(c.holder);
-        e.object = attribute ? c.holder : c.target;
-        e.target = t.source_of(e.object.get());
+        set_target(t, e, attribute ? c.holder.get() : c.target.get());
         e.key = c.key;
         e.kind = now ? (attribute ? Effect::SetAttr : Effect::SetKey) : (attribute ? Effect::DelAttr : Effect::DelKey);
         if (now && (e.value = r.record(t, now)) < 0) return false;
@@ -245,8 +252,7 @@ bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out) {
         if (t.is_fresh(changed) && t.source_of(changed) == kNoSource)
             continue;  // a class before its statement was over
         Effect e{};
-        e.target = t.source_of(target);
-        e.object = Owned::share(target);
+        set_target(t, e, c.kind == Change::DictKey ? changed : target);
         e.key = c.key;
         auto value = [&](PyObject* v) {
             e.value = r.record(t, v);
@@ -259,11 +265,7 @@ bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out) {
                 continue;
             case Change::DictKey: {
                 if (t.journal.deletes_from(target)) continue;
-                if (c.holder) {
-                    attribute = true;
-                    e.target = t.source_of(c.holder.get());
-                    e.object = c.holder;
-                }
+                attribute = static_cast<bool>(c.holder);
                 PyObject* now = dict_get(target, c.key.get());
                 if (!needs_effect(t, c, now)) continue;
                 e.kind = now ? (attribute ? Effect::SetAttr : Effect::SetKey)
@@ -322,6 +324,19 @@ bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out) {
         out.push_back(std::move(e));
     }
     return true;
+}
+
+void Needs::add(const Recipes& r, const std::vector<Effect>& effects) {
+    for (const RecipeNode& n : r.nodes) {
+        if (n.kind == RecipeNode::Fetch) sources.push_back(n.index);
+        if (n.type) objects.push_back(n.type);
+    }
+    for (const Effect& e : effects) {
+        if (e.target != kNoSource) sources.push_back(e.target);
+        if (e.object) objects.push_back(e.object);
+    }
+    std::sort(sources.begin(), sources.end());
+    sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
 }
 
 int apply_effects(const std::vector<Effect>& effects, Builder& b, Fetcher& f) {

@@ -1,5 +1,7 @@
 #include "frontend/effects/journal.h"
 
+#include "frontend/interp/tracer.h"
+
 namespace braze::frontend {
 
 PyObject* dict_items(PyObject* dict) {
@@ -111,6 +113,31 @@ Change& Journal::record(Change::Kind kind, PyObject* target) {
     return c;
 }
 
+void Journal::withdraw(size_t size) {
+    if (changes_.size() != size + 1) return;
+    std::vector<size_t>& records = index_[changes_.back().target.get()];
+    records.pop_back();
+    if (records.empty()) index_.erase(changes_.back().target.get());
+    changes_.pop_back();
+}
+
+// The old value may go when the change is made, but the journal keeps it: code that runs then would run too late.
+int Journal::before_drop(PyObject* old) {
+    if (!old || !has_finaliser(old)) return 0;
+    if (Tracer* t = Tracer::current()) t->stop("finaliser", type_name(Py_TYPE(old)));
+    return -1;
+}
+
+// The elements of a list or tuple; of the tuple of a dict's items, the pairs'.
+int Journal::before_drop_all(PyObject* old) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(old); ++i) {
+        PyObject* o = PySequence_Fast_GET_ITEM(old, i);
+        if (before_drop(o) < 0) return -1;
+        if (PyTuple_Check(old) && PyTuple_CheckExact(o) && before_drop_all(o) < 0) return -1;
+    }
+    return 0;
+}
+
 int Journal::before_dict_key(PyObject* dict, PyObject* key, bool deletes, PyObject* holder) {
     if (find(dict, Change::DictAll)) return 0;
     // Only strings and tensors make a record that can be looked up without user code.
@@ -125,7 +152,7 @@ int Journal::before_dict_key(PyObject* dict, PyObject* key, bool deletes, PyObje
         return 0;
     }
     PyObject* old = dict_get(dict, key);
-    if (!old && PyErr_Occurred()) return -1;
+    if ((!old && PyErr_Occurred()) || before_drop(old) < 0) return -1;
     Change& c = record(Change::DictKey, dict);
     c.key = Owned::share(key);
     c.old = Owned::share(old);
@@ -155,7 +182,7 @@ Owned Journal::original_items(PyObject* dict) const {
 int Journal::before_dict(PyObject* dict) {
     if (find(dict, Change::DictAll)) return 0;
     Owned items = original_items(dict);
-    if (!items) return -1;
+    if (!items || before_drop_all(items.get()) < 0) return -1;
     Owned lookup = Owned::steal(PyDict_New());
     for (Py_ssize_t i = 0; lookup && i < PyTuple_GET_SIZE(items.get()); ++i) {
         PyObject* pair = PyTuple_GET_ITEM(items.get(), i);
@@ -179,7 +206,7 @@ int Journal::before_list(PyObject* list) {
     if (find(list, Change::ListAll)) return 0;
     const Change* appended = find(list, Change::ListAppends);
     Owned copy = Owned::steal(PyList_GetSlice(list, 0, appended ? appended->length : PyList_GET_SIZE(list)));
-    if (!copy) return -1;
+    if (!copy || before_drop_all(copy.get()) < 0) return -1;
     record(Change::ListAll, list).old = std::move(copy);
     return 0;
 }
@@ -187,7 +214,7 @@ int Journal::before_list(PyObject* list) {
 int Journal::before_set(PyObject* set) {
     if (find(set, Change::SetAll)) return 0;
     Owned copy = Owned::steal(plain_elements(set));
-    if (!copy) return -1;
+    if (!copy || before_drop_all(copy.get()) < 0) return -1;
     record(Change::SetAll, set).old = std::move(copy);
     return 0;
 }
@@ -195,33 +222,36 @@ int Journal::before_set(PyObject* set) {
 int Journal::before_deque(PyObject* deque) {
     if (find(deque, Change::DequeAll)) return 0;
     Owned copy = Owned::steal(plain_elements(deque));
-    if (!copy) return -1;
+    if (!copy || before_drop_all(copy.get()) < 0) return -1;
     record(Change::DequeAll, deque).old = std::move(copy);
     return 0;
 }
 
 int Journal::before_cell(PyObject* cell) {
     if (find(cell, Change::Cell)) return 0;
+    if (before_drop(PyCell_GET(cell)) < 0) return -1;
     record(Change::Cell, cell).old = Owned::share(PyCell_GET(cell));
     return 0;
 }
 
 int Journal::before_slot(PyObject* object, PyObject* name) {
     if (find_key(object, name)) return 0;
-    PyObject* old = PyObject_GenericGetAttr(object, name);
+    Owned old = Owned::steal(PyObject_GenericGetAttr(object, name));
     if (!old) PyErr_Clear();
+    if (before_drop(old.get()) < 0) return -1;
     Change& c = record(Change::Slot, object);
     c.key = Owned::share(name);
-    c.old = Owned::steal(old);
+    c.old = std::move(old);
     return 0;
 }
 
 int Journal::before_type_attribute(PyObject* type, PyObject* name) {
     if (find_key(type, name)) return 0;
-    PyObject* d = reinterpret_cast<PyTypeObject*>(type)->tp_dict;
+    PyObject* old = PyDict_GetItemWithError(reinterpret_cast<PyTypeObject*>(type)->tp_dict, name);
+    if (before_drop(old) < 0) return -1;
     Change& c = record(Change::TypeAttr, type);
     c.key = Owned::share(name);
-    c.old = Owned::share(PyDict_GetItemWithError(d, name));
+    c.old = Owned::share(old);
     return 0;
 }
 

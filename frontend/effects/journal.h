@@ -45,6 +45,9 @@ class Journal {
     int before_slot(PyObject* object, PyObject* name);
     int before_type_attribute(PyObject* type, PyObject* name);
 
+    // The change that the record at `size` announced did not happen: it raised.
+    void withdraw(size_t size);
+
     const std::vector<Change>& changes() const { return changes_; }
     size_t size() const { return changes_.size(); }
     // Was anything of this container (or this key of this dict) changed by the trace?
@@ -63,6 +66,8 @@ class Journal {
     const Change* find(PyObject* target, Change::Kind kind) const;
     const Change* find_key(PyObject* target, PyObject* key) const;
     Change& record(Change::Kind kind, PyObject* target);
+    int before_drop(PyObject* old);
+    int before_drop_all(PyObject* old);
     std::vector<Change> changes_;
     std::unordered_map<PyObject*, std::vector<size_t>> index_;
 };

@@ -22,11 +22,34 @@ RecipeId Recipes::fail(PyObject* v) {
     return -1;
 }
 
+static bool is_named(PyObject* o, const char* type) { return std::strcmp(Py_TYPE(o)->tp_name, type) == 0; }
+
+// An alias or union of types, list[T], that is another one where T is another object.
+static bool names_an_object(const Tracer& t, PyObject* v, int level = 0) {
+    if (!is_named(v, "types.GenericAlias") && !is_named(v, "types.UnionType"))
+        return level > 0 && !is_constant_value(v) && (!is_singleton(v) || t.is_fresh(v));
+    Owned args = Owned::steal(PyObject_GetAttrString(v, "__args__"));
+    if (!args || !PyTuple_Check(args.get()) || level > 64) return PyErr_Clear(), true;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.get()); ++i)
+        if (names_an_object(t, PyTuple_GET_ITEM(args.get(), i), level + 1)) return true;
+    return false;
+}
+
 // A class that the trace made, be it `v` or its type.
 static PyObject* fresh_class(const Tracer& t, PyObject* v) {
     if (PyType_Check(v) && t.is_fresh(v)) return v;
     auto* type = reinterpret_cast<PyObject*>(Py_TYPE(v));
     return t.is_fresh(type) ? type : nullptr;
+}
+
+// One object for ever, unless the trace made it: then it is one of each run's own.
+static bool has_state(PyObject* v) {
+    return is_named(v, "_thread.lock") || is_named(v, "_thread.RLock") || is_named(v, "functools._lru_cache_wrapper");
+}
+
+// Nothing but the program keeps it, and a segment is not to do so.
+static bool belongs_to_program(const Tracer& t, PyObject* v) {
+    return !t.is_fresh(v) && (PyType_Check(v) || PyModule_Check(v) || is_named(v, "functools._lru_cache_wrapper"));
 }
 
 RecipeId Recipes::record(Tracer& t, PyObject* v) {
@@ -73,8 +96,14 @@ RecipeId Recipes::record_value(Tracer& t, PyObject* v) {
         n.index = s;
     } else if (t.is_address(v) || shows_address(v)) {
         return fail(v);
-    } else if (is_primitive(v) || is_singleton(v) || (is_constant_value(v) && !t.is_fresh(v))) {
-        n.object = Owned::share(v);
+    } else if (is_primitive(v) || (is_singleton(v) && !(t.is_fresh(v) && has_state(v)) && !names_an_object(t, v)) ||
+               (is_constant_value(v) && !t.is_fresh(v))) {
+        if (belongs_to_program(t, v)) {
+            n.kind = RecipeNode::Fetch;
+            n.index = t.guards.sources.constant(v);
+        } else {
+            n.object = Owned::share(v);
+        }
     } else if (t.is_tensor(v)) {
         return fail(v);  // a real tensor without a path
     } else {
@@ -185,8 +214,9 @@ RecipeId Recipes::record_new(Tracer& t, PyObject* v, RecipeId id) {
         node().parts = {s};
         return id;
     }
+    if (is_named(v, "types.GenericAlias")) return record_alias(t, v, id);
     if (is_struct_sequence(v)) {
-        node().object = Owned::share(reinterpret_cast<PyObject*>(Py_TYPE(v)));
+        node().type = t.guards.sources.lifetimes.depend_on(reinterpret_cast<PyObject*>(Py_TYPE(v)));
         Owned list = Owned::steal(PySequence_List(v));
         return items(t, id, RecipeNode::StructSeq, list.get());
     }
@@ -198,11 +228,28 @@ RecipeId Recipes::record_new(Tracer& t, PyObject* v, RecipeId id) {
     return record_reduce(t, v, id);
 }
 
+RecipeId Recipes::record_alias(Tracer& t, PyObject* v, RecipeId id) {
+    Owned origin = Owned::steal(PyObject_GetAttrString(v, "__origin__")),
+          args = Owned::steal(PyObject_GetAttrString(v, "__args__")),
+          unpacked = Owned::steal(PyObject_GetAttrString(v, "__unpacked__"));
+    if (!origin || !args || unpacked.get() != Py_False) return PyErr_Clear(), fail(v);
+    Owned both = Owned::steal(PyTuple_Pack(2, origin.get(), args.get()));
+    kept_.push_back(both);
+    RecipeNode node{RecipeNode::Call};
+    RecipeId callee = record(t, reinterpret_cast<PyObject*>(Py_TYPE(v)));
+    RecipeId arguments = callee < 0 ? -1 : record(t, both.get());
+    RecipeId state = arguments < 0 ? -1 : record(t, nullptr);
+    if (state < 0) return -1;
+    node.parts = {callee, arguments, state};
+    nodes[static_cast<size_t>(id)] = std::move(node);
+    return id;
+}
+
 RecipeId Recipes::record_function(Tracer& t, PyObject* v, RecipeId id) {
     auto* f = reinterpret_cast<PyFunctionObject*>(v);
     if (!t.is_fresh(v)) {  // from before, reached through C: one object for ever
-        nodes[static_cast<size_t>(id)].kind = RecipeNode::Const;
-        nodes[static_cast<size_t>(id)].object = Owned::share(v);
+        nodes[static_cast<size_t>(id)].kind = RecipeNode::Fetch;
+        nodes[static_cast<size_t>(id)].index = t.guards.sources.constant(v);
         return id;
     }
     RecipeNode n{RecipeNode::Function};
@@ -213,11 +260,8 @@ RecipeId Recipes::record_function(Tracer& t, PyObject* v, RecipeId id) {
     PyObject* parts[] = {f->func_defaults, f->func_kwdefaults, f->func_closure, f->func_dict, f->func_annotations};
     for (PyObject* p : parts) {
         RecipeId r = -1;
-        if (p && p == f->func_annotations && PyTuple_CheckExact(p)) {
-            RecipeNode c{RecipeNode::Const};
-            c.object = Owned::share(p);
-            r = push(std::move(c));
-        } else if (p && (p == f->func_dict || p == f->func_closure || p == f->func_annotations)) {
+        bool annotations = p == f->func_annotations && p && !PyTuple_CheckExact(p);  // (a tuple until it is asked for)
+        if (p && (p == f->func_dict || p == f->func_closure || annotations)) {
             // made by the interpreter together with the function
             auto known = memo_.find(p);
             if (known == memo_.end()) {
@@ -235,17 +279,6 @@ RecipeId Recipes::record_function(Tracer& t, PyObject* v, RecipeId id) {
     }
     nodes[static_cast<size_t>(id)] = std::move(n);
     return id;
-}
-
-// What an instance of a subclass of a number or string class is equal to; nothing for other classes.
-static Owned plain_value(PyObject* v, PyTypeObject* base) {
-    if (base == &PyLong_Type) return Owned::steal(PyLong_Type.tp_as_number->nb_int(v));
-    if (base == &PyFloat_Type) return Owned::steal(PyFloat_FromDouble(PyFloat_AS_DOUBLE(v)));
-    if (base == &PyComplex_Type) return Owned::steal(PyComplex_FromCComplex(PyComplex_AsCComplex(v)));
-    if (base == &PyUnicode_Type) return Owned::steal(PyUnicode_FromObject(v));
-    if (base == &PyBytes_Type)
-        return Owned::steal(PyBytes_FromStringAndSize(PyBytes_AS_STRING(v), PyBytes_GET_SIZE(v)));
-    return nullptr;
 }
 
 // Types of C code that __reduce__ makes again, exactly, out of what it names.
@@ -295,7 +328,7 @@ RecipeId Recipes::record_instance(Tracer& t, PyObject* v, RecipeId id) {
         if (traceback) return fail(v);
     }
     RecipeNode n{RecipeNode::Instance};
-    n.object = Owned::share(reinterpret_cast<PyObject*>(type));
+    n.type = t.guards.sources.lifetimes.depend_on(reinterpret_cast<PyObject*>(type));
     n.extra = Owned::share(reinterpret_cast<PyObject*>(base));
     PyObject** dp = bz_instance_dict_pointer(v);
     RecipeId dict = push({RecipeNode::Null});

@@ -28,8 +28,9 @@ struct RecipeNode {
         Set,
         FrozenSet,
         Slice,
-        StructSeq,  // object: the type
-        Instance,   // object: the type; parts: dict or Null, then base contents or Null; slots: names with values
+        StructSeq,  // type
+        Instance,   // type, extra: the C class that makes it; parts: dict or Null, then base contents or Null; slots:
+                    // names with values
         Function,   // object: code; parts: defaults, kwdefaults, closure, dict, annotations
         Cell,
         Method,
@@ -38,6 +39,7 @@ struct RecipeNode {
         Call           // parts: callable, arguments tuple, state or Null (__reduce__)
     } kind;
     Owned object, extra;
+    Ref type;
     int index = 0;
     std::vector<RecipeId> parts;
     std::vector<Owned> names;  // Instance: slots
@@ -59,7 +61,7 @@ struct Effect {
         TypeAttr
     } kind;
     SourceId target = kNoSource;
-    Owned object;  // where the target has no source: the very object
+    Ref object;  // where the target has no source: the very object
     Owned key;
     RecipeId value = -1;
 };
@@ -82,6 +84,7 @@ class Recipes {
     int depth_ = 0;
     RecipeId record_new(Tracer& t, PyObject* v, RecipeId id);
     RecipeId record_instance(Tracer& t, PyObject* v, RecipeId id);
+    RecipeId record_alias(Tracer& t, PyObject* v, RecipeId id);
     RecipeId record_function(Tracer& t, PyObject* v, RecipeId id);
     RecipeId record_reduce(Tracer& t, PyObject* v, RecipeId id);
     RecipeId items(Tracer& t, RecipeId id, RecipeNode::Kind kind, PyObject* sequence);
@@ -108,6 +111,13 @@ class Builder {
     Fetcher& fetcher_;
     PyObject* const* outputs_;
     std::vector<PyObject*> built_;
+};
+
+// What rebuilding and the effects fetch, or name without a path: it must outlive the graph's run.
+struct Needs {
+    std::vector<SourceId> sources;
+    std::vector<Ref> objects;
+    void add(const Recipes& r, const std::vector<Effect>& effects);
 };
 
 // The net effect of the journal, in order. false: something cannot be replayed.

@@ -18,19 +18,28 @@ PyObject* set_elements(PyObject* set) {
     return list;
 }
 
-static bool has_elements(PyObject* set, PyObject* expected) {
-    if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(expected)) return false;
-    Py_ssize_t pos = 0, i = 0;
+// In the order of iteration. `expected`: of Ref or Owned.
+template <class T>
+static bool has_elements(PyObject* set, const std::vector<T>& expected) {
+    if (!PyAnySet_Check(set) || static_cast<size_t>(PySet_GET_SIZE(set)) != expected.size()) return false;
+    Py_ssize_t pos = 0;
+    size_t i = 0;
     PyObject* x;
     Py_hash_t hash;
     while (_PySet_NextEntry(set, &pos, &x, &hash))
-        if (!same_constant(x, PyTuple_GET_ITEM(expected, i++))) return false;
+        if (!same_constant(x, expected[i++].get())) return false;
     return true;
 }
 
+static bool same_contents(PyObject* a, PyObject* b);
+
 bool same_constant(PyObject* a, PyObject* b) {
     if (a == b) return true;
-    if (!a || !b || Py_TYPE(a) != Py_TYPE(b)) return false;
+    return a && b && Py_TYPE(a) == Py_TYPE(b) && same_contents(a, b);
+}
+
+// Of one type, or a plain value `b` and an instance of a subclass of its class.
+static bool same_contents(PyObject* a, PyObject* b) {
     if (PyFloat_Check(a)) {
         double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
         return std::memcmp(&x, &y, sizeof x) == 0;
@@ -51,8 +60,11 @@ bool same_constant(PyObject* a, PyObject* b) {
         return same.get() == Py_True;
     }
     if (PyFrozenSet_Check(a)) {
-        Owned elements = Owned::steal(set_elements(b)), expected = Owned::steal(PyList_AsTuple(elements.get()));
-        return expected && has_elements(a, expected.get());
+        Owned list = Owned::steal(set_elements(b));
+        std::vector<Owned> expected;
+        for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i)
+            expected.push_back(Owned::share(PyList_GET_ITEM(list.get(), i)));
+        return list && has_elements(a, expected);
     }
     // A guard runs no code of the program.
     if ((Py_TYPE(a)->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(Py_TYPE(a)->tp_flags & Py_TPFLAGS_IMMUTABLETYPE))
@@ -79,19 +91,35 @@ Guard& GuardSet::push(GuardKind k, SourceId s) {
 
 void GuardSet::is(SourceId s, PyObject* object) {
     if (sources[s].kind == SourceKind::Const) return;
-    if (add_once(GuardKind::Is, s, object)) push(GuardKind::Is, s).expected = Owned::share(object);
+    if (is_plain_descriptor(object)) {
+        if (!add_once(GuardKind::Descriptor, s, object)) return;
+        Guard& g = push(GuardKind::Descriptor, s);
+        g.expected = sources.lifetimes.depend_on(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+        g.fields = descriptor_fields(object);
+        for (PyObject* o : g.fields.holds) sources.lifetimes.depend_on(o);
+    } else if (add_once(GuardKind::Is, s, object)) {
+        push(GuardKind::Is, s).expected = sources.lifetimes.depend_on(object);
+    }
 }
 
 void GuardSet::type_is(SourceId s, PyTypeObject* type) {
     if (sources[s].kind == SourceKind::Const) return;
     auto* t = reinterpret_cast<PyObject*>(type);
-    if (add_once(GuardKind::TypeIs, s, t)) push(GuardKind::TypeIs, s).expected = Owned::share(t);
+    if (add_once(GuardKind::TypeIs, s, t)) push(GuardKind::TypeIs, s).expected = sources.lifetimes.depend_on(t);
 }
 
 void GuardSet::equals(SourceId s, PyObject* value) {
     if (value == Py_None || PyBool_Check(value) || value == Py_Ellipsis || value == Py_NotImplemented)
         return is(s, value);
-    if (add_once(GuardKind::Equals, s, nullptr)) push(GuardKind::Equals, s).expected = Owned::share(value);
+    if (add_once(GuardKind::Equals, s, nullptr)) push(GuardKind::Equals, s).expected = sources.lifetimes.keep(value);
+}
+
+void GuardSet::value_is(SourceId s, PyObject* value, PyObject* plain) {
+    type_is(s, Py_TYPE(value));
+    if (!plain || !add_once(GuardKind::Equals, s, nullptr)) return;
+    Guard& g = push(GuardKind::Equals, s);
+    g.expected = sources.lifetimes.keep(plain);
+    g.number = 1;
 }
 
 void GuardSet::length(SourceId s, Py_ssize_t n) {
@@ -99,16 +127,22 @@ void GuardSet::length(SourceId s, Py_ssize_t n) {
 }
 
 void GuardSet::dict_keys(SourceId s, PyObject* keys) {
-    if (add_once(GuardKind::DictKeys, s, nullptr)) push(GuardKind::DictKeys, s).expected = Owned::share(keys);
+    if (!add_once(GuardKind::DictKeys, s, nullptr)) return;
+    Guard& g = push(GuardKind::DictKeys, s);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i)
+        g.elements.push_back(sources.lifetimes.depend_on(PyTuple_GET_ITEM(keys, i)));
 }
 
 void GuardSet::dict_lacks(SourceId s, PyObject* key) {
-    if (add_once(GuardKind::DictLacks, s, key)) push(GuardKind::DictLacks, s).expected = Owned::share(key);
+    if (add_once(GuardKind::DictLacks, s, key))
+        push(GuardKind::DictLacks, s).expected = sources.lifetimes.depend_on(key);
 }
 
 void GuardSet::set_elements(SourceId s, PyObject* list) {
     if (!add_once(GuardKind::SetElements, s, nullptr)) return;
-    push(GuardKind::SetElements, s).expected = Owned::steal(PyList_AsTuple(list));
+    Guard& g = push(GuardKind::SetElements, s);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i)
+        g.elements.push_back(sources.lifetimes.depend_on(PyList_GET_ITEM(list, i)));
 }
 
 void GuardSet::present(SourceId s) {
@@ -178,23 +212,28 @@ bool GuardSet::holds(const Guard& g, Fetcher& f) const {
     }
     switch (g.kind) {
         case GuardKind::Is: return v == g.expected.get();
+        case GuardKind::Descriptor:
+            return reinterpret_cast<PyObject*>(Py_TYPE(v)) == g.expected.get() && descriptor_fields(v) == g.fields;
         case GuardKind::TypeIs: return reinterpret_cast<PyObject*>(Py_TYPE(v)) == g.expected.get();
-        case GuardKind::Equals: return same_constant(v, g.expected.get());
+        case GuardKind::Equals:
+            if (g.number == 0) return same_constant(v, g.expected.get());
+            return PyObject_TypeCheck(v, Py_TYPE(g.expected.get())) && same_contents(v, g.expected.get());
         case GuardKind::Length: return length_of(v) == g.number;
         case GuardKind::DictKeys: {
-            if (!PyDict_Check(v) || PyDict_GET_SIZE(v) != PyTuple_GET_SIZE(g.expected.get())) return false;
+            if (!PyDict_Check(v) || static_cast<size_t>(PyDict_GET_SIZE(v)) != g.elements.size()) return false;
             if (PyODict_CheckExact(v) || PyODict_Check(v)) {
                 Owned keys = Owned::steal(PySequence_List(v));
                 if (!keys) return PyErr_Clear(), false;
-                for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); ++i)
-                    if (!same_constant(PyList_GET_ITEM(keys.get(), i), PyTuple_GET_ITEM(g.expected.get(), i)))
+                for (size_t i = 0; i < g.elements.size(); ++i)
+                    if (!same_constant(PyList_GET_ITEM(keys.get(), static_cast<Py_ssize_t>(i)), g.elements[i].get()))
                         return false;
                 return true;
             }
-            Py_ssize_t pos = 0, i = 0;
+            Py_ssize_t pos = 0;
+            size_t i = 0;
             PyObject *k, *item;
             while (PyDict_Next(v, &pos, &k, &item))
-                if (!same_constant(k, PyTuple_GET_ITEM(g.expected.get(), i++))) return false;
+                if (!same_constant(k, g.elements[i++].get())) return false;
             return true;
         }
         case GuardKind::DictLacks: {
@@ -204,7 +243,7 @@ bool GuardSet::holds(const Guard& g, Fetcher& f) const {
             PyErr_Clear();
             return false;
         }
-        case GuardKind::SetElements: return has_elements(v, g.expected.get());
+        case GuardKind::SetElements: return has_elements(v, g.elements);
         case GuardKind::Present: return true;
         case GuardKind::Absent: return false;
         case GuardKind::Tensor: return g.tensor->check(v);
@@ -301,6 +340,13 @@ static std::string repr(PyObject* o) {
     return out.size() > 120 ? out.substr(0, 117) + "..." : out;
 }
 
+static Owned as_tuple(const std::vector<Ref>& elements) {
+    Owned tuple = Owned::steal(PyTuple_New(static_cast<Py_ssize_t>(elements.size())));
+    for (size_t i = 0; tuple && i < elements.size(); ++i)
+        PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(elements[i].get()));
+    return tuple;
+}
+
 std::string GuardSet::text(int i, PyObject* names) const { return text(guards_[static_cast<size_t>(i)], names); }
 
 std::string GuardSet::explain(int i, Fetcher& f, PyObject* names) const {
@@ -311,13 +357,15 @@ std::string GuardSet::text(const Guard& g, PyObject* names) const {
     std::string s = g.source == kNoSource ? "" : sources.describe(g.source, names);
     switch (g.kind) {
         case GuardKind::Is: return s + " is " + repr(g.expected.get());
+        case GuardKind::Descriptor:
+            return s + " is the same " + reinterpret_cast<PyTypeObject*>(g.expected.get())->tp_name;
         case GuardKind::TypeIs:
             return "type(" + s + ") is " + reinterpret_cast<PyTypeObject*>(g.expected.get())->tp_name;
         case GuardKind::Equals: return s + " == " + repr(g.expected.get());
         case GuardKind::Length: return "len(" + s + ") == " + std::to_string(g.number);
-        case GuardKind::DictKeys: return "keys of " + s + " are " + repr(g.expected.get());
+        case GuardKind::DictKeys: return "keys of " + s + " are " + repr(as_tuple(g.elements).get());
         case GuardKind::DictLacks: return repr(g.expected.get()) + " not in " + s;
-        case GuardKind::SetElements: return "elements of " + s + " are " + repr(g.expected.get());
+        case GuardKind::SetElements: return "elements of " + s + " are " + repr(as_tuple(g.elements).get());
         case GuardKind::Present: return s + " exists";
         case GuardKind::Absent: return s + " does not exist";
         case GuardKind::Tensor: return s + ": " + g.tensor->text();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "frontend/bridge_api.h"
+#include "frontend/guards/descriptor.h"
 #include "frontend/guards/sharing.h"
 #include "frontend/source/source.h"
 
@@ -23,8 +24,10 @@ struct Guard {
     GuardKind kind;
     SourceId source = kNoSource;
     SourceId other = kNoSource;  // SameObject, NotSameObject
-    Owned expected;              // Is, TypeIs, Equals, DictKeys (tuple), DictLacks (key), SetElements (tuple)
-    Py_ssize_t number = 0;       // Length
+    Ref expected;                // Is, TypeIs, Equals, Descriptor (its type), DictLacks (key)
+    std::vector<Ref> elements;   // DictKeys, SetElements: in order
+    DescriptorFields fields;     // Descriptor
+    Py_ssize_t number = 0;       // Length; Equals: 1 as a plain value
     std::unique_ptr<TensorGuard> tensor;
     std::unique_ptr<GlobalStateGuard> state;
     std::unique_ptr<ShapeGuard> shapes;  // Sizes
@@ -51,6 +54,8 @@ class GuardSet {
     void is(SourceId s, PyObject* object);
     void type_is(SourceId s, PyTypeObject* type);
     void equals(SourceId s, PyObject* value);
+    // An instance of a subclass of int, str, ...: its class and what it is as a plain int, str, ...
+    void value_is(SourceId s, PyObject* value, PyObject* plain);
     void length(SourceId s, Py_ssize_t n);
     void dict_keys(SourceId s, PyObject* keys_tuple);
     void dict_lacks(SourceId s, PyObject* key);
@@ -64,6 +69,8 @@ class GuardSet {
     void global_state(std::unique_ptr<GlobalStateGuard> g);
     void shapes(std::vector<SourceId> inputs, std::unique_ptr<ShapeGuard> g);
 
+    // An object that the guards name has died: the set must not be used any more.
+    bool over() const { return sources.lifetimes.over(); }
     // Index of the first guard that fails, or -1. `f` is a new fetcher. The set must not be moved afterwards.
     int check(Fetcher& f) const;
     // "L['x']: dtype: expected float32, got float64"

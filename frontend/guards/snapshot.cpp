@@ -114,6 +114,7 @@ bool Snapshot::cover_dict(SourceId id, Fetcher& f) {
 bool Snapshot::cover_guard(const Guard& g, Fetcher& f) {
     switch (g.kind) {
         case GuardKind::Is:
+        case GuardKind::Descriptor:
         case GuardKind::Equals:  // what is compared by value cannot be changed
         case GuardKind::Present: return cover(g.source, f);
         case GuardKind::Absent: {

@@ -62,12 +62,14 @@ static PyObject* bind(Tracer& t, PyObject* attr, PyObject* owner, PyTypeObject* 
     }
     if (dt == &PyMemberDescr_Type || named(dt, "_collections._tuplegetter")) {
         PyObject* v = dt->tp_descr_get(attr, owner, (PyObject*)tp);
-        if (!v || s == kNoSource || t.journal.changed_slot(owner, name)) return t.result(v);
+        if (s == kNoSource || t.journal.changed_slot(owner, name)) return t.result(v);
+        if (!v && dt == &PyMemberDescr_Type) t.guards.absent(t.guards.sources.slot(s, attr));
+        if (!v) return nullptr;
         if (dt != &PyMemberDescr_Type) {  // a named tuple's field
             if (t.read_all(owner) < 0) return Py_DECREF(v), nullptr;
             return t.result(v);
         }
-        return t.loaded(v, t.guards.sources.add(SourceKind::SlotMember, s, attr));
+        return t.loaded(v, t.guards.sources.slot(s, attr));
     }
     if (dt == &PyGetSetDescr_Type) {
         if (std::strcmp(PyUnicode_AsUTF8(name), "__dict__") == 0) {
@@ -189,7 +191,13 @@ PyObject* get_attribute(Tracer& t, PyObject* owner, PyObject* name) {
     if (PyModule_CheckExact(owner)) return module_attribute(t, owner, name);
     bool standard = Py_TYPE(owner)->tp_getattro == PyModule_Type.tp_getattro;
     if (PyModule_Check(owner) && standard && bz_instance_dict_pointer(owner)) return module_attribute(t, owner, name);
-    if (PyType_Check(owner)) return class_attribute(t, owner, name);
+    if (PyType_Check(owner)) {
+        static PyObject* const hook_name = PyUnicode_InternFromString("__getattribute__");
+        PyTypeObject* meta = Py_TYPE(owner);
+        PyObject* hook = meta == &PyType_Type ? nullptr : t.type_attribute(meta, hook_name);
+        if (hook && PyFunction_Check(hook)) return t.result(PyObject_GetAttr(owner, name));  // interpreted
+        return class_attribute(t, owner, name);
+    }
     if (Py_TYPE(owner) == &PySuper_Type) return super_attribute(t, owner, name);
     if (standard_lookup(Py_TYPE(owner))) return load_attribute(t, owner, name, false);
     if (is_python_class(Py_TYPE(owner)))

@@ -45,12 +45,13 @@ CFunction classify(std::string name) {
                 if (c == '_') c = '-';
         f.break_id = it->second.c_str();
     } else {
-        f.policy = p == "Pure"      ? Policy::Pure
-                   : p == "Fresh"   ? Policy::Fresh
-                   : p == "Appends" ? Policy::Appends
-                   : p == "Changes" ? Policy::Changes
-                   : p == "Torch"   ? Policy::Torch
-                                    : Policy::Special;
+        f.policy = p == "Pure"        ? Policy::Pure
+                   : p == "Fresh"     ? Policy::Fresh
+                   : p == "FreshOrIo" ? Policy::FreshOrIo
+                   : p == "Appends"   ? Policy::Appends
+                   : p == "Changes"   ? Policy::Changes
+                   : p == "Torch"     ? Policy::Torch
+                                      : Policy::Special;
     }
     return f;
 }

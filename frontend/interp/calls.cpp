@@ -1,5 +1,7 @@
 #include "frontend/interp/calls.h"
 
+#include <structmember.h>
+
 #include <cstring>
 
 #include "frontend/cpython/trace_hooks.h"
@@ -18,6 +20,8 @@ static int check_callback(Tracer& t, PyObject* v, int depth = 0) {
     if (const CFunction* f = c_function(v)) {
         // What these read was guarded with the arguments.
         bool reads = f->name == "builtins.len" || f->name == "builtins.isinstance";
+        if (PyObject* self = bound_self(v); self && PyDict_CheckExact(self) && f->name == "dict.__getitem__")
+            return t.read_all(self);
         if (f->policy != Policy::Pure && f->policy != Policy::Torch && !reads)
             return t.stop("unknown-c-function", f->name + " as a callback"), -1;
     } else if (named(v, "functools.partial")) {
@@ -26,6 +30,8 @@ static int check_callback(Tracer& t, PyObject* v, int depth = 0) {
         return check_callback(t, inner.get(), depth + 1);
     } else if (PyFunction_Check(v)) {
         return t.use_function(v);
+    } else if (PyType_Check(v) && has_finaliser(reinterpret_cast<PyTypeObject*>(v))) {
+        return t.stop("finaliser", type_name(reinterpret_cast<PyTypeObject*>(v))), -1;  // it may be called
     } else if (named(v, "operator.attrgetter") || named(v, "operator.methodcaller")) {
         return t.stop("unknown-c-function", std::string(Py_TYPE(v)->tp_name) + " as a callback"), -1;
     }
@@ -145,7 +151,8 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
         case Policy::Special: return call_special(t, f, callable, with_self);
         case Policy::Appends:
         case Policy::Changes:
-            if (with_self.n < 1) return t.result(vectorcall(callable, a));
+            if (with_self.n < 1 && a.kwnames) return t.stop("unknown-c-function", f.name);
+            if (with_self.n < 1) return t.result(vectorcall(callable, a));  // raises TypeError
             if ((!keeps_numbers(f.name, with_self) && read_arguments(t, with_self, 1) < 0) ||
                 before_change(t, with_self.v[0], f.policy == Policy::Appends) < 0)
                 return nullptr;
@@ -171,6 +178,9 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
                 scalar = scalar_tensor(a.kwnames);
             return finish_c_call(t, vectorcall(scalar ? scalar.get() : callable, a));
         }
+        case Policy::FreshOrIo:
+            if (with_self.n > 0 && !t.is_fresh(with_self.v[0])) return t.stop("io", f.name);
+            [[fallthrough]];
         case Policy::Fresh:
             if (with_self.n > 0 && !t.is_fresh(with_self.v[0])) return t.stop("unknown-object", f.name);
             [[fallthrough]];
@@ -324,6 +334,33 @@ static PyObject* call_function(Tracer& t, PyObject* fn, Args a) {
     return finish_c_call(t, r);
 }
 
+// Made of an encoder's or decoder's settings, which never change: what it calls back has to be pure.
+static PyObject* call_json(Tracer& t, PyObject* callable, Args a) {
+    SourceId s = t.source_of(callable);
+    if (s == kNoSource && !t.is_fresh(callable)) return t.stop("unknown-c-function", type_name(Py_TYPE(callable)));
+    if (s != kNoSource) t.guards.is(s, callable);
+    for (PyMemberDef* m = Py_TYPE(callable)->tp_members; m && m->name; ++m) {
+        Owned part = Owned::steal(PyObject_GetAttrString(callable, m->name));
+        if (!part || check_callback(t, part.get()) < 0) return nullptr;
+    }
+    if (read_arguments(t, a) < 0) return nullptr;
+    return finish_c_call(t, vectorcall(callable, a));
+}
+
+// list[int](): what it is an alias of is called, and told.
+static PyObject* call_alias(Tracer& t, PyObject* alias, Args a) {
+    static PyObject* const name = PyUnicode_InternFromString("__orig_class__");
+    Owned origin = Owned::steal(PyObject_GetAttrString(alias, "__origin__"));
+    Owned r = Owned::steal(origin ? call(t, origin.get(), a) : nullptr);
+    if (!r) return nullptr;
+    if (store_attribute(t, r.get(), name, alias) < 0) {
+        if (t.aborting || !(PyErr_ExceptionMatches(PyExc_AttributeError) || PyErr_ExceptionMatches(PyExc_TypeError)))
+            return nullptr;
+        PyErr_Clear();
+    }
+    return r.release();
+}
+
 static PyObject* dispatch(Tracer& t, PyObject* callable, Args a);
 
 PyObject* call(Tracer& t, PyObject* callable, Args a) {
@@ -353,11 +390,20 @@ static PyObject* dispatch(Tracer& t, PyObject* callable, Args a) {
         return call_type(t, type, a);
     }
     if (named(callable, "functools.partial")) return call_partial(t, callable, a);
+    if (named(callable, "_json.Encoder") || named(callable, "_json.Scanner")) return call_json(t, callable, a);
+    if (named(callable, "types.GenericAlias")) return call_alias(t, callable, a);
     if (named(callable, "functools._lru_cache_wrapper")) {
         // Of constants it gives a constant, as in eager from the cache. Else what it caches is traced.
         bool constant = true;
         for (Py_ssize_t i = 0; i < a.total(); ++i) constant &= is_constant_value(a.v[i]) || is_singleton(a.v[i]);
-        if (t.is_fresh(callable)) return t.result(vectorcall(callable, a));  // its cache is the trace's own
+        if (t.is_fresh(callable)) {  // its cache is the trace's own
+            if (read_arguments(t, a) < 0) return nullptr;
+            for (Py_ssize_t i = 0; i < a.total(); ++i) {
+                t.compared(a.v[i]);
+                t.compared_elements(a.v[i]);
+            }
+            return t.result(vectorcall(callable, a));
+        }
         if (constant) {
             int mode = bz_mode_set(BZ_OFF);
             Owned r = Owned::steal(vectorcall(callable, a));
@@ -417,6 +463,9 @@ static PyObject* dispatch(Tracer& t, PyObject* callable, Args a) {
             return call(t, m, {all.data(), a.n + 1, a.kwnames});
         }
         if (m && PyMethod_Check(m)) return call(t, m, a);
+        if (m && Py_TYPE(m) == &PyWrapperDescr_Type &&
+            std::strcmp(solid_base(Py_TYPE(callable))->tp_name, "functools.partial") == 0)
+            return call_partial(t, callable, a);
         return t.stop("unknown-c-function", type_name(Py_TYPE(callable)) + ".__call__");
     }
     if (!Py_TYPE(callable)->tp_call) return vectorcall(callable, a);  // raises TypeError
@@ -472,7 +521,8 @@ PyObject* bz_import_name(bz_frame* f, PyObject* name, PyObject* fromlist, PyObje
     long n = PyLong_AsLong(level);
     if (n == 0) {
         Owned m = Owned::steal(PyImport_GetModule(name));
-        if (!m) return t.stop("dynamic-import", PyUnicode_AsUTF8(name));
+        // (of an object that is put in place of a module, importing reads attributes)
+        if (!m || !PyModule_Check(m.get())) return t.stop("dynamic-import", PyUnicode_AsUTF8(name));
     }
     PyObject* locals = bz_frame_locals_mapping(f);
     int mode = bz_mode_set(BZ_OFF);

@@ -122,7 +122,7 @@ PyObject* do_state(Tracer& t, PyObject* callable, Args a) {
                 if (t.journal.changed_slot(o, name)) continue;
                 Owned v = Owned::steal(Py_TYPE(d)->tp_descr_get(d, o, reinterpret_cast<PyObject*>(Py_TYPE(o))));
                 PyErr_Clear();
-                SourceId slot = sources.add(SourceKind::SlotMember, s, d);
+                SourceId slot = sources.slot(s, d);
                 if (!v) {
                     t.guards.absent(slot);
                 } else if (t.note(v.get(), slot) < 0 || t.read_all(v.get()) < 0) {

@@ -28,7 +28,11 @@ int store_generic(Tracer& t, PyObject* owner, PyObject* name, PyObject* value) {
             if (std::strcmp(n, "__dict__") == 0 || std::strcmp(n, "__class__") == 0 ||
                 Py_TYPE(attr) != &PyMemberDescr_Type)
                 return t.stop("unknown-object", std::string(n) + " of " + type_name(tp)), -1;
+            size_t size = t.journal.size();
             if (t.journal.before_slot(owner, name) < 0) return -1;
+            int err = PyObject_GenericSetAttr(owner, name, value);
+            if (err < 0) t.journal.withdraw(size);  // it is read-only, or of another type
+            return err;
         }
         return PyObject_GenericSetAttr(owner, name, value);
     }
@@ -56,10 +60,13 @@ int store_generic(Tracer& t, PyObject* owner, PyObject* name, PyObject* value) {
 
 static int store_class_attribute(Tracer& t, PyObject* cls, PyObject* name, PyObject* value) {
     auto* tp = reinterpret_cast<PyTypeObject*>(cls);
+    size_t size = t.journal.size();
     if (!(tp->tp_flags & Py_TPFLAGS_IMMUTABLETYPE)) {
         if (!t.is_fresh(cls) && t.journal.before_type_attribute(cls, name) < 0) return -1;
     }
-    return PyType_Type.tp_setattro(cls, name, value);
+    int err = PyType_Type.tp_setattro(cls, name, value);
+    if (err < 0) t.journal.withdraw(size);
+    return err;
 }
 
 int store_attribute(Tracer& t, PyObject* owner, PyObject* name, PyObject* value) {

@@ -86,6 +86,7 @@ PyObject* call_as_constant(Tracer& t, PyObject* fn, Args a) {
     t.capture->resume();
     bz_mode_set(mode);
     if (!r) return nullptr;
+    t.guards.sources.lifetimes.keep(r);
     return t.loaded(r, t.guards.sources.constant(r));
 }
 
@@ -102,6 +103,7 @@ static bool fold(Tracer& t, PyObject* fn, Args a, PyObject** result) {
 
 PyObject* apply_rule(Tracer& t, const FunctionRule& rule, PyObject* callable, Args a) {
     Owned value = rule.value;  // the rule may change meanwhile
+    t.guards.sources.lifetimes.keep(value.get());
     if (value && t.source_of(value.get()) == kNoSource && !is_primitive(value.get()))
         t.know(value.get(), t.guards.sources.constant(value.get()));
     switch (rule.kind) {

@@ -154,7 +154,6 @@ bool record_gradients(Tracer& t, Recipes& r, std::vector<Effect>& out) {
         if (now.get() == in.gradient_before.get()) continue;
         Effect e{Effect::SetAttr};
         e.target = in.source;
-        e.object = in.real;
         e.key = Owned::share(name_of_grad());
         e.value = r.record(t, now.get());
         if (e.value < 0) return false;

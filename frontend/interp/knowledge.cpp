@@ -71,6 +71,13 @@ bool is_python_class(PyTypeObject* t) {
     return t->tp_name == PyUnicode_AsUTF8(reinterpret_cast<PyHeapTypeObject*>(t)->ht_name);
 }
 
+bool has_finaliser(PyTypeObject* t) {
+    static PyObject* const name = PyUnicode_InternFromString("__del__");
+    if (!t->tp_finalize || !is_python_class(t)) return false;
+    PyObject* del = bz_type_lookup(t, name);
+    return del && PyFunction_Check(del);
+}
+
 std::string type_name(PyTypeObject* t) { return t->tp_name; }
 
 bool is_singleton(PyObject* o) {
@@ -132,6 +139,8 @@ void Tracer::know(PyObject* o, SourceId s) {
         guards.is(s, o);
     }
 }
+
+void Tracer::know_guarded(PyObject* o, SourceId s) { know(o, is_plain_descriptor(o) ? s : guards.sources.constant(o)); }
 
 namespace {
 // Marks of braze.mark_dynamic and its kin, which are torch's.
@@ -264,7 +273,7 @@ int Tracer::note(PyObject* v, SourceId s) {
     if (known != identity_.end() && known->second == s) return 0;
     if (is_singleton(v)) {
         guards.is(s, v);
-        if (known == identity_.end()) know(v, guards.sources.constant(v));
+        if (known == identity_.end()) know_guarded(v, s);
         return 0;
     }
     if (is_constant_value(v)) {
@@ -377,7 +386,7 @@ PyObject* Tracer::type_attribute(PyTypeObject* t, PyObject* name) {
     // Descriptors count by identity; other values are guarded when they are read.
     if (Py_TYPE(v)->tp_descr_get || is_singleton(v)) {
         guards.is(s, v);
-        if (source_of(v) == kNoSource) know(v, guards.sources.constant(v));
+        if (source_of(v) == kNoSource) know_guarded(v, s);
     }
     return v;
 }

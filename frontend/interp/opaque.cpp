@@ -36,6 +36,17 @@ bool is_value_class(PyTypeObject* base) {
            base == &PyBytes_Type;
 }
 
+// What an instance of a subclass of a number or string class is equal to; nothing for other classes.
+Owned plain_value(PyObject* v, PyTypeObject* base) {
+    if (base == &PyLong_Type) return Owned::steal(PyLong_Type.tp_as_number->nb_int(v));
+    if (base == &PyFloat_Type) return Owned::steal(PyFloat_FromDouble(PyFloat_AS_DOUBLE(v)));
+    if (base == &PyComplex_Type) return Owned::steal(PyComplex_FromCComplex(PyComplex_AsCComplex(v)));
+    if (base == &PyUnicode_Type) return Owned::steal(PyUnicode_FromObject(v));
+    if (base == &PyBytes_Type)
+        return Owned::steal(PyBytes_FromStringAndSize(PyBytes_AS_STRING(v), PyBytes_GET_SIZE(v)));
+    return nullptr;
+}
+
 PyObject* Tracer::class_namespace(PyObject* proxy) const {
     if (Py_TYPE(proxy) != &PyDictProxy_Type) return nullptr;
     auto it = class_of_proxy_.find(proxy);
@@ -48,7 +59,7 @@ void Tracer::is_namespace_of(PyObject* proxy, PyObject* cls) {
     auto* t = reinterpret_cast<PyTypeObject*>(cls);
     if (t->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) return;
     if (class_of_proxy_.emplace(proxy, cls).second) kept_.push_back(Owned::share(proxy));
-    identity_.try_emplace(t->tp_dict, guards.sources.constant(t->tp_dict));
+    identity_.try_emplace(t->tp_dict, guards.sources.add(SourceKind::ClassNamespace, type_source(t), nullptr));
 }
 
 int Tracer::read_part(PyObject* v, SourceId s, const char* name, int level) {
@@ -61,7 +72,7 @@ int Tracer::read_part(PyObject* v, SourceId s, const char* name, int level) {
 int Tracer::read_opaque(PyObject* v, SourceId s, int level) {
     PyTypeObject* base = solid_base(Py_TYPE(v));
     if (is_value_class(base)) {
-        guards.equals(s, v);
+        guards.value_is(s, v, plain_value(v, base).get());
         return 0;
     }
     if (std::strncmp(base->tp_name, "torch.", 6) == 0 || std::strncmp(base->tp_name, "pybind11", 8) == 0 ||

@@ -85,6 +85,19 @@ void Tracer::close_generators() {
     aborting = was;
 }
 
+void Tracer::forget_classes() {
+    for (auto [o, event] : fresh_) {
+        if (!PyType_Check(o)) continue;
+        PyObject* bases = reinterpret_cast<PyTypeObject*>(o)->tp_bases;
+        Owned key = Owned::steal(PyLong_FromVoidPtr(o));
+        for (Py_ssize_t i = 0; key && bases && i < PyTuple_GET_SIZE(bases); ++i) {
+            PyObject* base = PyTuple_GET_ITEM(bases, i);
+            auto* subclasses = static_cast<PyObject*>(reinterpret_cast<PyTypeObject*>(base)->tp_subclasses);
+            if (subclasses && !is_fresh(base) && PyDict_DelItem(subclasses, key.get()) < 0) PyErr_Clear();
+        }
+    }
+}
+
 PyObject* Tracer::suspended_generator() const {
     for (auto [o, event] : fresh_)
         if ((PyGen_Check(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) && bz_generator_in_handler(o))
@@ -131,13 +144,18 @@ std::nullptr_t Tracer::stop(const char* id, const std::string& detail) {
     return nullptr;
 }
 
+void Tracer::loop_too_long() {
+    endless = backward_jumps - mark_.backward_jumps < limits.max_backward_jumps / 2;
+    stop("loop-too-long", "a loop without tensor operations");
+}
+
 bool Tracer::begin_hook() {
     if (aborting) {
         if (!PyErr_Occurred()) PyErr_SetString(abort_exception, "the trace stops here");
         return false;
     }
     if (depth != 1) return true;
-    mark_ = {capture->op_count(), journal.size(), frames};
+    mark_ = {capture->op_count(), journal.size(), frames, backward_jumps};
     if (++root_event == forced_event_) {
         stop("internal", "repeated");  // the caller knows the real reason from the first time
         return false;
@@ -236,7 +254,7 @@ int bz_backward_jump(bz_frame*) {
     Tracer& t = *Tracer::current();
     if (t.aborting) return -1;
     if (++t.backward_jumps > t.limits.max_backward_jumps) {
-        t.stop("loop-too-long", "a loop without tensor operations");
+        t.loop_too_long();
         return -1;
     }
     return 0;
@@ -253,12 +271,12 @@ PyObject* bz_load_fast_root(bz_frame*, int i, PyObject* value) {
     return t.result(Py_NewRef(value));
 }
 
-void bz_store_fast_root(int i) { Tracer::current()->store_local(i); }
-
-void bz_delete_fast_root(int i) {
-    Tracer& t = *Tracer::current();
-    if (i < t.state_size() && !t.stored_local(i)) t.guards.present(t.guards.sources.local(i));
-    t.store_local(i);
+// The trace keeps what was there: if its __del__ is to run now, the instruction belongs to a real run.
+static int before_dropping_local(Tracer& t, int i) {
+    PyObject* old = i < t.state_size() && !t.stored_local(i) ? t.state()[i] : nullptr;
+    if (!old || !braze::frontend::has_finaliser(old)) return 0;
+    if (t.begin_hook()) t.stop("finaliser", braze::frontend::type_name(Py_TYPE(old)));
+    return -1;
 }
 
 void bz_unbound_fast_root(int i) {
@@ -266,9 +284,27 @@ void bz_unbound_fast_root(int i) {
     if (i < t.state_size() && !t.stored_local(i)) t.guards.absent(t.guards.sources.local(i));
 }
 
+int bz_store_fast_root(int i) {
+    Tracer& t = *Tracer::current();
+    if (before_dropping_local(t, i) < 0) return -1;
+    t.store_local(i);
+    return 0;
+}
+
+int bz_delete_fast_root(int i) {
+    Tracer& t = *Tracer::current();
+    if (before_dropping_local(t, i) < 0) return -1;
+    if (i < t.state_size() && !t.stored_local(i)) t.guards.present(t.guards.sources.local(i));
+    t.store_local(i);
+    return 0;
+}
+
+// A list of a comprehension that began before has the place on the stack for a path.
 int bz_mutate_container(PyObject* container) {
     Tracer& t = *Tracer::current();
     if (t.source_of(container) == braze::frontend::kNoSource) return 0;
+    if (!t.begin_hook()) return -1;
+    if (PyList_CheckExact(container)) return t.journal.before_list_append(container);
     t.stop("unknown-object", "a comprehension that began before");
     return -1;
 }

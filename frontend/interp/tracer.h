@@ -39,7 +39,7 @@ struct DynamicHints {
 
 struct TraceLimits {
     int max_ops = 20000;
-    int max_backward_jumps = 1000000;
+    int max_backward_jumps = 200000;
 };
 
 class Tracer {
@@ -66,6 +66,7 @@ class Tracer {
     long handler_event = 0;      // the last one before the root entered or left an `except` block
     // Sets the abort exception. Always returns nullptr.
     std::nullptr_t stop(const char* id, const std::string& detail);
+    void loop_too_long();
     // Called by each hook; false: aborting.
     bool begin_hook();
 
@@ -81,6 +82,8 @@ class Tracer {
         return it == fresh_.end() ? 0 : it->second;
     }
     void made(PyObject* fresh);
+    // Classes that the trace made are no subclasses of others any more: only the garbage collector takes them.
+    void forget_classes();
     // Generators that the trace leaves suspended end without running their handlers: what they do on closing belongs to
     // a real run.
     void close_generators();
@@ -91,6 +94,8 @@ class Tracer {
     PyObject* handled_before() const { return handled_.get(); }
     // Remembers that `o` is reached by `s`; a second way to the same object becomes a guard.
     void know(PyObject* o, SourceId s);
+    // The same where a guard on its identity was made at `s`: wherever it turns up, it is that object.
+    void know_guarded(PyObject* o, SourceId s);
     // A value was read from `s`: guards it or knows it; a real tensor becomes its fake. Takes and returns a reference;
     // nullptr: break or error.
     PyObject* loaded(PyObject* owned, SourceId s);
@@ -164,6 +169,7 @@ class Tracer {
     int depth = 0;                      // traced frames active
     uint64_t frames = 0;                // entered so far
     int backward_jumps = 0;
+    bool endless = false;  // the loop that is too long is the root's: it would be so behind a break too
     std::string user_line() const;
 
     PyObject* const* state() const { return state_.data(); }
@@ -211,6 +217,7 @@ class Tracer {
         int ops;
         size_t changes;
         uint64_t frames;
+        int backward_jumps;
     } mark_{};
     Tracer* outer_;
 };
@@ -232,7 +239,10 @@ bool is_python_class(PyTypeObject* t);  // made by a class statement
 // The class of C code that a class inherits its layout from.
 PyTypeObject* solid_base(PyTypeObject* t);
 bool is_deque(PyObject* o);
+bool has_finaliser(PyTypeObject* t);  // a __del__ of the program's
+inline bool has_finaliser(PyObject* o) { return has_finaliser(Py_TYPE(o)); }
 bool is_value_class(PyTypeObject* base);  // int, float, complex, str, bytes
+Owned plain_value(PyObject* v, PyTypeObject* base);
 // Type's qualified name "module.name".
 std::string type_name(PyTypeObject* t);
 

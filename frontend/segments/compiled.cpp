@@ -167,6 +167,7 @@ PyObject* compiled_vectorcall(PyObject* o, PyObject* const* args, size_t nargsf,
                         PyErr_Clear();  // it is run again, in a frame that eager can take over
                         break;
                     }
+                    s->used = true;
                     pos.used(i, s);
                     return r.value;
                 }
@@ -306,6 +307,7 @@ PyObject* explain_compiled(PyObject* o) {
     auto number = [](long n) { return Owned::steal(PyLong_FromLong(n)); };
     for (auto& [co, cs] : u.codes) {
         for (auto& [at, pos] : cs.positions) {
+            pos.drop_those_over();
             for (auto& s : pos.segments) {
                 if (s->graph) {
                     Owned g = Owned::steal(PyDict_New());

@@ -45,9 +45,22 @@ static std::string code_name(PyCodeObject* co) {
     return std::string(n ? n : "?") + " (" + (f ? f : "?") + ":" + std::to_string(co->co_firstlineno) + ")";
 }
 
+void Position::drop_those_over() {
+    std::vector<std::shared_ptr<Segment>> dropped;  // what they keep may run code when it goes
+    for (auto it = segments.begin(); it != segments.end();) {
+        if (!(*it)->guards.over()) {
+            ++it;
+            continue;
+        }
+        wasted += !(*it)->used;
+        dropped.push_back(std::move(*it));
+        it = segments.erase(it);
+    }
+}
+
 // Why the most recent segment did not fit, and which sizes varied.
 static std::string note_miss(Position& pos, const Roots& roots, PyCodeObject* co, std::optional<bool> dynamic) {
-    if (pos.segments.empty()) return "";
+    if (pos.segments.empty()) return pos.wasted ? "an object that it was compiled for has died" : "";
     std::string why;
     PyObject* names = PyObject_GetAttrString(reinterpret_cast<PyObject*>(co), "co_varnames");
     for (auto& s : pos.segments) {
@@ -162,7 +175,9 @@ static Lookup compile_at(Unit& u, CodeState& cs, PyObject* function, int at, con
     Position& pos = cs.positions[at];
     int limit = u.options.recompile_limit > 0 ? u.options.recompile_limit : settings().recompile_limit;
     bool accumulated = cs.segments >= settings().accumulated_recompile_limit;
-    bool full = static_cast<int>(pos.segments.size()) >= limit || accumulated;
+    pos.drop_those_over();
+    // Objects that are made for each call, and guarded by identity, would be compiled for at each call.
+    bool full = static_cast<int>(pos.segments.size()) + pos.wasted >= limit || accumulated;
     // (what has been said is not worth finding out again)
     if (full && cs.limit_reported && !settings().fail_on_recompile_limit && stance() == Stance::Default)
         return Lookup::Eager;
@@ -205,7 +220,7 @@ static Lookup compile_at(Unit& u, CodeState& cs, PyObject* function, int at, con
             return Lookup::Eager;
         case TraceKind::Eager:
             statistics().graph_breaks++;
-            log("graph_break", "not compiled: " + code_name(co) + ": " + r.why, {{"id", "cannot-rebuild"}});
+            log("graph_break", "not compiled: " + code_name(co) + ": " + r.why, {{"id", r.id}});
             if (r.raises || raises(u)) return break_error(u, r.why);
             pos.eager = true;
             pos.why = r.why;
@@ -234,6 +249,7 @@ static Lookup compile_at(Unit& u, CodeState& cs, PyObject* function, int at, con
     out = run_segment(*s, roots, &failed);
     if (out.kind == RunResult::Miss) {  // an assumption that does not even hold now: never use it
         std::erase(pos.segments, s);
+        if (s->guards.over()) return ++pos.wasted, Lookup::Eager;  // of an object that only the trace held
         Fetcher f(s->guards.sources, roots);
         log("internal_error",
             "guard fails right after the trace of " + code_name(co) + ": " + s->guards.explain(failed, f, nullptr));
@@ -262,6 +278,7 @@ Lookup find_or_trace(Unit& u, CodeState& cs, PyObject* function, int at, const R
             int failed = -1;
             out = run_segment(*s, roots, &failed);
             if (out.kind == RunResult::Miss) continue;
+            s->used = true;
             pos.used(i, s);
             if (out.kind == RunResult::Error) return Lookup::Error;
             if (out.kind == RunResult::Failed) return after_failure(pos, co);

@@ -23,6 +23,7 @@ struct Segment {
     int n_outputs = 0;
     Recipes recipes;
     std::vector<Effect> effects;
+    Needs needs;
     std::unique_ptr<StateDelta> state;
     bool returns = false;
     RecipeId result = -1;                         // returns
@@ -32,6 +33,7 @@ struct Segment {
     bool error_on_break = false;               // the thread's flag that it was traced with
     std::optional<bool> error_on_break_after;  // where the traced code changed it
     bool provisional = false;                  // of a stance that compiles again at the next call
+    bool used = false;                         // by a call that did not make it
 };
 
 // All that is known about one instruction of one code object as the start of a segment.
@@ -43,6 +45,8 @@ struct Position {
     int raised = 0;                                  // traces that ended in an exception of the user's program
     DynamicHints dynamic;
     int version = 0;  // changes with what was compiled
+    int wasted = 0;   // segments that were over before a second call could use them
+    void drop_those_over();
     // segments[i] was `s` and has been used: it goes to the front.
     void used(size_t i, const std::shared_ptr<Segment>& s) {
         if (i && i < segments.size() && segments[i] == s) std::swap(segments[0], segments[i]);
@@ -86,8 +90,9 @@ enum class TraceKind : uint8_t { Compiled, Step, Quiet, Eager, Raised, Error };
 struct TraceResult {
     TraceKind kind;
     std::shared_ptr<Segment> segment;
-    std::string why;      // Eager
-    bool raises = false;  // the break is an error
+    std::string why;                    // Eager
+    bool raises = false;                // the break is an error
+    std::string id = "cannot-rebuild";  // Eager: of the break
 };
 // Traces `function` from instruction `next` with that state and compiles what it finds. Error: a Python exception is
 // set.

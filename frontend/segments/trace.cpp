@@ -134,6 +134,7 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, PyObject* guard_fil
         st.compile_seconds += since(start);
     }
     s.recipes.forget_trace();
+    s.needs.add(s.recipes, s.effects);
     if (guard_filter) {
         std::unordered_set<SourceId> inputs(s.inputs.begin(), s.inputs.end());
         for (const Effect& e : s.effects) inputs.insert(e.target);
@@ -145,6 +146,7 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, PyObject* guard_fil
             return false;
         }
     }
+    t.guards.sources.lifetimes.settle();
     s.guards = std::move(t.guards);
     return true;
 }
@@ -157,7 +159,12 @@ bool make_before(const Tracer& t, const Recipes& r, long* forced, std::optional<
     Break b;
     b.id = "cannot-rebuild";
     b.detail = r.failure;
-    if (t.reason) b.detail += "; alive where the graph ends: " + t.reason->id + ", " + t.reason->detail;
+    // (a trace that is repeated ends where it was told to: the reason is the first one's)
+    const Break* end = t.reason && t.reason->id == "internal" && *reason ? &**reason : t.reason ? &*t.reason : nullptr;
+    if (end && end->id == "cannot-rebuild")
+        b.detail += end->detail.substr(std::min(end->detail.find(';'), end->detail.size()));
+    else if (end)
+        b.detail += "; alive where the graph ends: " + end->id + ", " + end->detail;
     if (t.reason) {
         b.file = t.reason->file;
         b.line = t.reason->line;
@@ -257,6 +264,7 @@ static TraceResult trace(Unit& unit, PyObject* function, PyObject* const* state,
             ~Cleanup() {
                 SavedError saved;
                 t.close_generators();
+                t.forget_classes();
                 tensor_bridge()->restore_state(before);
                 t.journal.undo();
                 Py_XDECREF(value);
@@ -271,7 +279,12 @@ static TraceResult trace(Unit& unit, PyObject* function, PyObject* const* state,
                 return {TraceKind::Raised, nullptr, ""};
             }
             PyErr_Clear();
-            return {TraceKind::Eager, nullptr, t.reason ? t.reason->text() : "the trace stopped", raises(t, t.reason)};
+            if (!t.reason) return {TraceKind::Eager, nullptr, "the trace stopped", raises(t, t.reason)};
+            return {TraceKind::Eager, nullptr, t.reason->text(), raises(t, t.reason), t.reason->id};
+        }
+        if (t.endless) {
+            PyErr_Clear();
+            return {TraceKind::Eager, nullptr, t.reason->text(), raises(t, t.reason), t.reason->id};
         }
         auto s = std::make_shared<Segment>();
         std::string why;
@@ -372,7 +385,35 @@ TraceResult trace_segment(Unit& unit, PyObject* function, PyObject* const* state
     return result;
 }
 
+namespace {
+// Keeps what another thread, or code that effects run, may drop while a segment runs.
+class Needed {
+  public:
+    Needed(const Needs& needs, Fetcher& f) : n_(needs.sources.size() + needs.objects.size()) {
+        if (n_ > std::size(small_)) {
+            large_.resize(n_);
+            objects_ = large_.data();
+        }
+        size_t i = 0;
+        for (SourceId id : needs.sources) objects_[i++] = Py_XNewRef(f.fetch(id));
+        for (Ref o : needs.objects) objects_[i++] = Py_XNewRef(o.get());
+    }
+    ~Needed() {
+        for (size_t i = 0; i < n_; ++i) Py_XDECREF(objects_[i]);
+    }
+    Needed(const Needed&) = delete;
+
+  private:
+    size_t n_;
+    PyObject* small_[16];
+    std::vector<PyObject*> large_;
+    PyObject** objects_ = small_;
+};
+}  // namespace
+
 RunResult run_segment(Segment& s, const Roots& roots, int* failed) {
+    if (s.guards.over()) [[unlikely]]
+        return {RunResult::Miss};
     Fetcher f(s.guards.sources, roots);
     int g = s.guards.check(f);
     if (g >= 0) {
@@ -400,6 +441,7 @@ RunResult run_segment(Segment& s, const Roots& roots, int* failed) {
         big.resize(static_cast<size_t>(s.n_outputs));
         outputs = big.data();
     }
+    const Needed needed(s.needs, f);
     if (s.graph) {
         size_t n = s.inputs.size();
         PyObject* in_small[64];

@@ -1,5 +1,7 @@
 #include "frontend/source/source.h"
 
+#include <structmember.h>
+
 #include <cstring>
 #include <utility>
 
@@ -26,12 +28,20 @@ SourceId SourceTable::add(SourceKind kind, SourceId parent, PyObject* key, Py_ss
     s.index = index;
     if (k && PyUnicode_CheckExact(k.get())) s.hash = PyObject_Hash(k.get());
     if (k && kind == SourceKind::DictItem && is_tensor_key(k.get())) s.hash = tensor_key_hash(k.get());
-    s.key = std::move(k);
+    s.key = k && k.get() != key ? lifetimes.keep(k.get()) : lifetimes.depend_on(key);
     sources_.push_back(std::move(s));
     SourceId id = size() - 1;
     index_.emplace(probe, id);
     return id;
 }
+
+SourceId SourceTable::slot(SourceId parent, PyObject* descriptor) {
+    auto* d = reinterpret_cast<PyMemberDescrObject*>(descriptor);
+    return add(SourceKind::SlotMember, parent, reinterpret_cast<PyObject*>(d->d_common.d_type),
+               reinterpret_cast<Py_ssize_t>(d->d_member));
+}
+
+static PyMemberDef* slot_of(const Source& s) { return reinterpret_cast<PyMemberDef*>(s.index); }
 
 void SourceTable::truncate(int n) {
     while (size() > n) {
@@ -80,8 +90,7 @@ std::string SourceTable::describe(SourceId id, PyObject* local_names) const {
             return text_of(reinterpret_cast<PyFunctionObject*>(s.key.get())->func_qualname, false);
         return std::string("<") + Py_TYPE(s.key.get())->tp_name + ">";
     }
-    bool bare =
-        s.kind == SourceKind::SlotMember || s.kind == SourceKind::Attribute || s.kind == SourceKind::TypeAttribute;
+    bool bare = s.kind == SourceKind::Attribute || s.kind == SourceKind::TypeAttribute;
     std::string out, format = formats[static_cast<int>(s.kind)];
     for (size_t i = 0; i < format.size(); ++i) {
         if (format[i] != '{') {
@@ -90,14 +99,7 @@ std::string SourceTable::describe(SourceId id, PyObject* local_names) const {
         }
         switch (format[i + 1]) {
             case 'p': out += describe(s.parent, local_names); break;
-            case 'k':
-                if (s.kind == SourceKind::SlotMember && PyObject_HasAttrString(s.key.get(), "__name__")) {
-                    Owned n = Owned::steal(PyObject_GetAttrString(s.key.get(), "__name__"));
-                    out += text_of(n.get(), false);
-                } else {
-                    out += text_of(s.key.get(), !bare);
-                }
-                break;
+            case 'k': out += s.kind == SourceKind::SlotMember ? slot_of(s)->name : text_of(s.key.get(), !bare); break;
             case 'i': out += std::to_string(s.index); break;
             case 'n':
                 if (local_names && s.index < PyTuple_GET_SIZE(local_names)) {
@@ -171,11 +173,10 @@ PyObject* Fetcher::compute(SourceId id) {
             return m && m->sq_item ? keep(m->sq_item(p, s.index)) : nullptr;
         }
         case SourceKind::CellContents: return PyCell_Check(p) ? PyCell_GET(p) : nullptr;
-        case SourceKind::SlotMember: {
-            auto* d = reinterpret_cast<PyDescrObject*>(s.key.get());
-            if (!PyObject_TypeCheck(p, d->d_type)) return nullptr;
-            return keep(Py_TYPE(d)->tp_descr_get(s.key.get(), p, reinterpret_cast<PyObject*>(Py_TYPE(p))));
-        }
+        case SourceKind::SlotMember:
+            if (!PyObject_TypeCheck(p, reinterpret_cast<PyTypeObject*>(s.key.get()))) return nullptr;
+            return keep(PyMember_GetOne(reinterpret_cast<char*>(p), slot_of(s)));
+        case SourceKind::ClassNamespace: return PyType_Check(p) ? reinterpret_cast<PyTypeObject*>(p)->tp_dict : nullptr;
         case SourceKind::Attribute: return keep(PyObject_GetAttr(p, s.key.get()));
         case SourceKind::Gradient: return tensor_bridge()->is_tensor(p) ? keep(tensor_bridge()->gradient(p)) : nullptr;
         case SourceKind::TypeOf: return reinterpret_cast<PyObject*>(Py_TYPE(p));

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "frontend/source/lifetimes.h"
 #include "frontend/support/ref.h"
 
 namespace braze::frontend {
@@ -27,8 +28,8 @@ constexpr SourceId kNoSource = -1;
 struct Source {
     SourceKind kind;
     SourceId parent = kNoSource;
-    Owned key;             // attribute name, dict key, descriptor, or the object of Const
-    Py_ssize_t index = 0;  // local, item or cell number
+    Ref key;               // attribute name, dict key, the class of a slot, or the object of Const
+    Py_ssize_t index = 0;  // local, item or cell number; of a slot its definition
     Py_hash_t hash = -1;   // of a key that is a str or a tensor
 };
 
@@ -44,6 +45,9 @@ class SourceTable {
     SourceId add(SourceKind kind, SourceId parent, PyObject* key, Py_ssize_t index = 0);
     SourceId local(int i) { return add(SourceKind::Local, kNoSource, nullptr, i); }
     SourceId constant(PyObject* object) { return add(SourceKind::Const, kNoSource, object); }
+    // The slot that a member descriptor reads.
+    SourceId slot(SourceId parent, PyObject* descriptor);
+    Lifetimes lifetimes;
     const Source& operator[](SourceId id) const { return sources_[static_cast<size_t>(id)]; }
     int size() const { return static_cast<int>(sources_.size()); }
     void truncate(int n);

@@ -28,6 +28,7 @@ __all__ = [
 _TYPES: dict[str, str] = {
     "Is": "ID_MATCH",
     "TypeIs": "TYPE_MATCH",
+    "Descriptor": "ID_MATCH",
     "Equals": "EQUALS_MATCH",
     "Length": "SEQUENCE_LENGTH",
     "DictKeys": "DICT_KEYS_MATCH",

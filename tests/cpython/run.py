@@ -40,6 +40,9 @@ INTERPRETED = ("loop", "handover", "traced", "stress")
 # breaks that no compiler could avoid: the process and the world outside are asked or changed
 OUTSIDE = ("io", "clock", "random-state", "thread", "dynamic-import", "frame-inspection", "requested", "disabled")
 
+# and what follows from a break: behind it an object made before would have to be rebuilt, and is one from before
+FOLLOWING = ("cannot-rebuild", "iterator-from-before", "recompile_limit")
+
 
 def start_worker(mode):
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONSTARTUP", "MAKEFLAGS")}
@@ -93,7 +96,7 @@ def compare(mode, names, out, show):
     """Prints what differs from the plain run. The numbers of tests, of differences, of those not expected."""
     expected = Expected()
     tests, different, surprising, kinds = set(), {}, [], collections.Counter()
-    whole, parts, reasons = 0, 0, collections.Counter()
+    whole, whole_but_outside, parts, reasons = 0, 0, 0, collections.Counter()
     for name in names:
         base, _ = outcomes(out / MODES[mode][0] / f"{name}.jsonl")
         mine, lines = outcomes(out / mode / f"{name}.jsonl")
@@ -115,6 +118,8 @@ def compare(mode, names, out, show):
             inside = [b for b in line.get("breaks", ()) if b.split(":")[0] not in OUTSIDE]
             whole += not inside
             parts += bool(inside)
+            ids = {b.split(":")[0] for b in line.get("breaks", ())}
+            whole_but_outside += not ids or not ids.isdisjoint(OUTSIDE) and ids <= {*OUTSIDE, *FOLLOWING}
             reasons.update({b.split(" | ")[0] for b in inside})
             if show:
                 for b in inside:
@@ -130,7 +135,9 @@ def compare(mode, names, out, show):
         f"{len(surprising)} of them not expected"
     )
     if mode == "compiled":
-        print(f"compiled whole: {whole} of {whole + parts} ({100 * whole / max(whole + parts, 1):.1f} %)")
+        ran = max(whole + parts, 1)
+        print(f"compiled whole: {whole} of {whole + parts} ({100 * whole / ran:.1f} %)")
+        print(f"or broken by the outside and what follows from that only: {100 * whole_but_outside / ran:.1f} %")
         for reason, count in reasons.most_common(25):
             print(f"  {count:5} {reason}")
     return len(tests), len(different), len(surprising)

@@ -10,6 +10,7 @@ with the method under braze.compile: the first time traced, the second time from
 off, so that a guard fails.
 """
 
+import gc
 import inspect
 import json
 import os
@@ -237,6 +238,9 @@ def main():
         import torch  # noqa: F401  (in both runs that are compared)
 
         import braze  # noqa: F401
+
+        gc.collect()
+        gc.freeze()  # the tests collect garbage often, and none of it is theirs
     for line in sys.stdin:
         module, path, seconds = json.loads(line)
         fork_tests(module, path, mode, seconds)

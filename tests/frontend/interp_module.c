@@ -65,8 +65,8 @@ bool bz_runs_untraced(PyCodeObject *co) {
     return false;
 }
 int bz_backward_jump(bz_frame *f) { return EARLY(backward_jump) ? -1 : bz_handle_pending(PyThreadState_Get()); }
-void bz_store_fast_root(int i) { (void)i; }
-void bz_delete_fast_root(int i) { (void)i; }
+int bz_store_fast_root(int i) { return (void)i, 0; }
+int bz_delete_fast_root(int i) { return (void)i, 0; }
 void bz_unbound_fast_root(int i) { (void)i; }
 int bz_empty_deref(PyObject *cell) { return EARLY(empty_deref) ? -1 : 0; }
 PyObject *bz_load_fast_root(bz_frame *f, int i, PyObject *value) {

@@ -66,17 +66,17 @@
         NEXT;
     }
     OP(STORE_FAST) {
-        PyObject *v = POP();
 #if TRACED
-        if (is_root) bz_store_fast_root(oparg);
+        if (is_root) OKAY(bz_store_fast_root(oparg));
 #endif
+        PyObject *v = POP();
         SET_LOCAL(oparg, v);
         NEXT;
     }
     OP(DELETE_FAST) {
         if (!LOCAL(oparg)) goto unbound_local;
 #if TRACED
-        if (is_root) bz_delete_fast_root(oparg);
+        if (is_root) OKAY(bz_delete_fast_root(oparg));
 #endif
         SET_LOCAL(oparg, NULL);
         NEXT;

@@ -71,7 +71,7 @@
             Py_DECREF(b);
             if (!*target) goto error;
 #if TRACED
-            if (is_root) bz_store_fast_root(_Py_OPARG(*next));
+            if (is_root) (void)bz_store_fast_root(_Py_OPARG(*next));
 #endif
             next++;
             NEXT;
