@@ -106,7 +106,8 @@ int Tracer::contents_of(const FakeImpl& fake) {
     if (trace_.written_sets[v.alias_set] || fake.twin().storage().nbytes() != fake.twin().itemsize())
         return FloatNodes::kUnknown;
     int node = FloatNodes::kUnknown;
-    if (v.kind == ValueInfo::Input && trace_.number(v.producer) == NumberInput::None)
+    const bool given = v.kind == ValueInfo::Input && static_cast<size_t>(v.producer) < reals_.size();
+    if (given && trace_.number(v.producer) == NumberInput::None)
         node = trace_.symbols->floats().item(v.producer, THPVariable_Unpack(reals_[v.producer]));
     else if (v.kind == ValueInfo::Constant)
         node = trace_.symbols->floats().constant(trace_.constants[v.producer].item().toDouble());
@@ -162,6 +163,7 @@ int Tracer::contents_after(const Pending& p, at::ScalarType dtype) {
 
 // After a call: what is in the scalars that it made or wrote.
 void Tracer::note_contents(const Pending& p) {
+    if (in_backward_ || function_operands_) return;  // what is recorded apart asks for no numbers
     const Record& r = p.record;
     for (int k : r.writes) {
         const FakeImpl& fake = *as_fake(p.operands[static_cast<size_t>(k)]);
