@@ -135,6 +135,7 @@ PyObject* capture(PyObject*, PyObject* args) {
     Session s;
     fe::CaptureOptions options;
     options.dynamic = dynamic != nullptr;
+    options.numbers = false;  // the values of a capture are tensors here
     options.on_real_tensor = [&](PyObject* real) { return s.input(real, 0); };
     options.on_break = [](const char* id, const std::string& detail) {
         Owned value = Owned::steal(Py_BuildValue("(ss)", id, detail.c_str()));
