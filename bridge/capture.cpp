@@ -730,6 +730,7 @@ std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObje
                 continue;
             }
             tensors.push_back(t);
+            if (has_lost_graph(t)) stop("autograd", "a view of what was written since, which has lost its graph");
             needs_grad |= t.requires_grad() && t.grad_fn();
         }
         // (written with what needs a gradient, whether or not the program returns anything)

@@ -57,6 +57,9 @@ class Tracer final : public frontend::Capture {
     [[noreturn]] void stop(const char* id, const std::string& detail);
 
     static Tracer* active();
+    // A view that was made without gradients, or with others at once, and whose base has been written: torch raises
+    // where its gradient function is asked for.
+    static bool has_lost_graph(const at::Tensor& t);
 
     // A checkpointed part of the program begins. policy: (operator, arguments...) -> whether its results are kept;
     // None: nothing is. Parts inside others are one with them.

@@ -95,6 +95,14 @@ void Tracer::find_used_up(const std::vector<at::Tensor>& roots, int n_inputs) {
     }
 }
 
+bool Tracer::has_lost_graph(const at::Tensor& t) {
+    if (!t.is_view()) return false;
+    try {
+        t.grad_fn();
+    } catch (const c10::Error&) { return true; }
+    return false;
+}
+
 // Why running the recorded operators again under autograd would not give the program's gradients; empty if it does.
 std::string Tracer::autograd_obstacle(const std::vector<at::Tensor>& outputs) const {
     for (Node* n : graph_behind(outputs)) {
@@ -197,6 +205,7 @@ void Tracer::trace_backward(const std::vector<PyObject*>& outputs, int n_inputs)
         if (!is_fake(o) || !as_fake(THPVariable_Unpack(o))) continue;  // a number
         const at::Tensor& t = THPVariable_Unpack(o);
         if (!seen.insert(t.unsafeGetTensorImpl()).second) continue;
+        if (has_lost_graph(t)) return;  // finish() says so
         tensors.push_back(t);
         if (t.requires_grad() && t.grad_fn()) roots.push_back(t);
     }

@@ -128,3 +128,15 @@ def test_an_argument_that_no_gradient_needs_is_written_afterwards():
     got, expected = braze.compile(f)(a * 1, mine), f(b * 1, theirs)
     assert_same(got, expected)
     assert_same(gradients([got], [mine])[0], gradients([expected], [theirs])[0])
+
+
+def test_a_view_without_gradients_of_what_is_written_then():
+    def f(a, b):
+        with torch.no_grad():
+            rows = a.unbind(0)
+            b.copy_(a)
+        braze.graph_break()
+        return a[0] + 1, len(rows)
+
+    mine, theirs = (leaf(3, 4) * 1 for _ in range(2))
+    assert_same(braze.compile(f)(mine, mine), f(theirs, theirs))
