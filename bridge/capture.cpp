@@ -50,7 +50,7 @@ Tracer::~Tracer() {
     if (!finished_ && paused_ == 0) leave();
     if (t_active == this) t_active = nullptr;
     for (InputFake& in : input_fakes_)  // a gradient with a graph refers to its tensor
-        if (in.fake.grad().defined()) in.fake.mutable_grad().reset();
+        if (auto* impl = in.fake.unsafeGetTensorImpl(); impl->grad().defined()) impl->mutable_grad().reset();
 }
 
 void Tracer::release_thread() {

@@ -293,6 +293,15 @@ std::optional<JointTrace> Tracer::record_backward(const std::vector<at::Tensor>&
     return joint;
 }
 
+// After an error the engine keeps the tasks that were still to be done, and their tensors, until this thread's next
+// run.
+static void drop_unfinished_tasks() {
+    pybind11::gil_scoped_release no_gil;
+    c10::AutoGradMode grad(true);
+    at::Tensor x = at::zeros({}, at::TensorOptions(at::kFloat)).set_requires_grad(true);
+    torch::autograd::grad({x.clone()}, {x});
+}
+
 std::string Tracer::run_engine(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves,
                                const std::vector<at::Tensor>& tangents, std::vector<at::Tensor>& gradients) {
     if (paused_ > 0) enter();
@@ -313,6 +322,7 @@ std::string Tracer::run_engine(const std::vector<at::Tensor>& roots, const std::
     PyErr_Clear();
     in_backward_ = false;
     if (paused_ > 0) leave();
+    if (!error.empty() && paused_ > 0) drop_unfinished_tasks();
     return error;
 }
 

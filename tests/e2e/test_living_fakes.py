@@ -68,3 +68,18 @@ def test_a_backward_pass():
         x = torch.ones(3, requires_grad=True)
         braze.compile(lambda x: (x * x).sum())(x).backward()
     assert_same(x.grad, torch.full((3,), 2.0))
+
+
+def test_a_backward_pass_that_cannot_be_recorded():
+    """The engine keeps the tasks that an error leaves undone until its next run."""
+
+    def f(a, b):
+        y = a * 2
+        several = [y.abs() for _ in range(4)]
+        y -= b
+        braze.graph_break()
+        return several
+
+    with braze.config.patch(check_fakes=True, strict=True):
+        a = torch.ones(3, requires_grad=True)
+        assert_same(braze.compile(f)(a, torch.ones(3)), f(a, torch.ones(3)))
