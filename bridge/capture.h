@@ -130,6 +130,7 @@ class Tracer final : public frontend::Capture {
                              const RecordedFunction& f, bool grad);
     void record_function(torch::autograd::PyNode& node, const std::vector<PyObject*>& arguments,
                          const std::vector<at::Tensor>& outputs, bool once);
+    void add_inputs_of(const c10::TensorImpl* leaf, std::vector<int>& ids) const;
     void find_used_up(const std::vector<at::Tensor>& roots, int n_inputs);
 
     struct InputFake {

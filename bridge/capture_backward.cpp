@@ -54,6 +54,11 @@ std::vector<c10::TensorImpl*> leaves_behind(const std::vector<at::Tensor>& tenso
 
 }  // namespace
 
+void Tracer::add_inputs_of(const c10::TensorImpl* leaf, std::vector<int>& ids) const {
+    for (const InputFake& in : input_fakes_)
+        if (in.fake.unsafeGetTensorImpl() == leaf) ids.push_back(in.id);
+}
+
 std::optional<std::vector<int>> Tracer::begin_backward(const std::vector<PyObject*>& roots) {
     ran_backward_ = true;
     std::vector<at::Tensor> tensors;
@@ -65,8 +70,7 @@ std::optional<std::vector<int>> Tracer::begin_backward(const std::vector<PyObjec
             if (options_.on_break) options_.on_break("autograd", "a leaf that is no tensor of the graph");
             return std::nullopt;
         }
-        for (const InputFake& in : input_fakes_)
-            if (in.fake.unsafeGetTensorImpl() == leaf) ids.push_back(in.id);
+        add_inputs_of(leaf, ids);
     }
     std::sort(ids.begin(), ids.end());
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
@@ -83,8 +87,7 @@ void Tracer::find_used_up(const std::vector<at::Tensor>& roots, int n_inputs) {
         std::vector<int> ids;
         for (c10::TensorImpl* leaf : leaves_behind({root})) {
             leaves.push_back(at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(leaf)));
-            for (const InputFake& in : input_fakes_)
-                if (in.fake.unsafeGetTensorImpl() == leaf) ids.push_back(in.id);
+            add_inputs_of(leaf, ids);
         }
         trace_.inputs.resize(n_inputs, -1);
         std::string error = run_engine({root}, leaves, {fake_tangent(root, n_inputs)}, gradients);
@@ -219,8 +222,11 @@ void Tracer::trace_backward(const std::vector<PyObject*>& outputs, int n_inputs)
     if (roots.empty() || !one_function_suffices(tensors)) return;
     BackwardTraces found;
     for (const at::Tensor& t : roots) found.roots.push_back(as_fake(t)->value());
-    std::unordered_set<c10::TensorImpl*> reached;
-    for (Node* n : graph_behind(roots)) reached.insert(leaf_of(n));
+    auto reached_from = [](const std::vector<at::Tensor>& some) {
+        const std::vector<c10::TensorImpl*> found = leaves_behind(some);
+        return std::unordered_set<c10::TensorImpl*>(found.begin(), found.end());
+    };
+    const auto reached = reached_from(roots);
     std::vector<at::Tensor> leaves;
     for (const InputFake& in : input_fakes_)
         if (reached.contains(in.fake.unsafeGetTensorImpl())) {
@@ -228,8 +234,7 @@ void Tracer::trace_backward(const std::vector<PyObject*>& outputs, int n_inputs)
             found.leaves.push_back(in.id);
         }
     for (const at::Tensor& root : roots) {
-        std::unordered_set<c10::TensorImpl*> behind;
-        for (Node* n : graph_behind({root})) behind.insert(leaf_of(n));
+        const auto behind = reached_from({root});
         found.reach.emplace_back();
         for (const at::Tensor& leaf : leaves) found.reach.back().push_back(behind.contains(leaf.unsafeGetTensorImpl()));
     }
