@@ -51,6 +51,9 @@ Tracer::~Tracer() {
     if (t_active == this) t_active = nullptr;
     for (InputFake& in : input_fakes_)  // a gradient with a graph refers to its tensor
         if (auto* impl = in.fake.unsafeGetTensorImpl(); impl->grad().defined()) impl->mutable_grad().reset();
+    // A tensor whose new contents were computed from what an operator had saved of it belongs to its own graph.
+    for (const auto& weak : written_fakes_)
+        if (auto impl = weak.lock()) impl->set_autograd_meta(nullptr);
 }
 
 void Tracer::release_thread() {
@@ -480,6 +483,8 @@ void Tracer::inside_structured(const OperatorInfo& info, torch::jit::Stack* stac
 at::Tensor Tracer::written_result(Pending& p, const at::Tensor& meta, int operand, const SymbolicMetadata* symbolic) {
     at::Tensor& fake = p.operands[operand];
     FakeImpl* impl = as_fake(fake);
+    written_fakes_.emplace_back(fake.getIntrusivePtr());
+    if (fake.is_view()) written_fakes_.emplace_back(fake._base().getIntrusivePtr());
     if (p.info.functional) {
         if (impl->is_input()) stop("tensor-attribute", p.info.callee);
         int value = add_value(ValueInfo::Result, static_cast<int>(trace_.records.size()),

@@ -143,6 +143,7 @@ class Tracer final : public frontend::Capture {
     Trace trace_;
     std::optional<BackwardTraces> backward_;  // where it could be recorded
     std::vector<InputFake> input_fakes_;
+    std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> written_fakes_;
     bool ran_backward_ = false;  // by the program
     // Outputs whose graph a backward pass of the program has freed, with the inputs that are its leaves.
     std::unordered_map<c10::TensorImpl*, std::vector<int>> used_up_;
