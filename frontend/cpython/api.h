@@ -100,6 +100,10 @@ const uint64_t* bz_dict_version_pointer(PyObject* dict); /* ma_version_tag */
 uint32_t bz_type_version(PyTypeObject* t);               /* 0: none valid */
 /* Borrowed or NULL, without an exception; key is a str. */
 PyObject* bz_dict_get_known_hash(PyObject* dict, PyObject* key, Py_hash_t hash);
+/* A set whose table is the same: the order of iteration and what pop() takes next depend on its history. New reference.
+ */
+PyObject* bz_set_duplicate(PyObject* set);
+void bz_set_exchange(PyObject* a, PyObject* b); /* the contents of two sets */
 bool bz_collecting_garbage(void); /* the Python code that runs now is a finaliser or a weakref's callback */
 bool bz_stack_is_deep(void);      /* little C stack is left on this thread */
 

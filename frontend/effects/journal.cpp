@@ -215,7 +215,11 @@ int Journal::before_set(PyObject* set) {
     if (find(set, Change::SetAll)) return 0;
     Owned copy = Owned::steal(plain_elements(set));
     if (!copy || before_drop_all(copy.get()) < 0) return -1;
-    record(Change::SetAll, set).old = std::move(copy);
+    Owned table = Owned::steal(bz_set_duplicate(set));
+    if (!table) return -1;
+    Change& c = record(Change::SetAll, set);
+    c.old = std::move(copy);
+    c.lookup = std::move(table);
     return 0;
 }
 
@@ -281,7 +285,7 @@ void Journal::undo() {
                 if (PyList_GET_SIZE(t) > c.length) err = PyList_SetSlice(t, c.length, PyList_GET_SIZE(t), nullptr);
                 break;
             case Change::ListAll: err = PyList_SetSlice(t, 0, PyList_GET_SIZE(t), c.old.get()); break;
-            case Change::SetAll: err = set_assign(t, c.old.get()); break;
+            case Change::SetAll: bz_set_exchange(t, c.lookup.get()); break;
             case Change::DequeAll: err = deque_assign(t, c.old.get()); break;
             case Change::Cell: err = PyCell_Set(t, c.old.get()); break;
             case Change::Slot: err = PyObject_GenericSetAttr(t, c.key.get(), c.old.get()); break;

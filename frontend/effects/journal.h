@@ -27,7 +27,7 @@ struct Change {
     Owned holder;  // DictKey of an attribute dict: the object itself
     Owned key;
     Owned old;     // value, or a tuple/list of the old contents
-    Owned lookup;  // DictAll: the old values of the string keys
+    Owned lookup;  // DictAll: the old values of the string keys; SetAll: a set with the old table
     Py_ssize_t length = 0;
     bool moved = false;  // DictKey: was deleted, so that it stands at the end if it is there again
 };

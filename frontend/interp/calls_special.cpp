@@ -134,6 +134,16 @@ PyObject* do_state(Tracer& t, PyObject* callable, Args a) {
     return run(t, callable, a);
 }
 
+// Where it looks first depends on what was done to the set before, which no guard sees.
+PyObject* do_set_pop(Tracer& t, PyObject* callable, Args a) {
+    if (a.total() == 1 && PySet_Check(a.v[0])) {
+        if (t.source_of(a.v[0]) != kNoSource && PySet_GET_SIZE(a.v[0]) > 1)
+            return t.stop("iterator-from-before", "set.pop");
+        if (before_change(t, a.v[0], false) < 0) return nullptr;
+    }
+    return run(t, callable, a);
+}
+
 PyObject* do_build_class(Tracer& t, PyObject* callable, Args a) {
     if (read_arguments(t, a) < 0) return nullptr;
     PyObject* made = run(t, callable, a);
@@ -298,6 +308,7 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
     if (n == "builtins.delattr") return do_setattr(t, callable, a, true);
     if (n == "builtins.iter") return do_iter(t, callable, a);
     if (n == "builtins.next") return do_next(t, callable, a);
+    if (n == "set.pop") return do_set_pop(t, callable, a);
     if (n == "builtins.vars") return do_vars(t, callable, a);
     if (n == "builtins.max" || n == "builtins.min") return do_extremum(t, callable, a, n == "builtins.max");
     if (n == "builtins.isinstance") return do_isinstance(t, callable, a);

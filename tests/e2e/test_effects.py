@@ -456,3 +456,27 @@ def test_a_local_that_is_bound_at_times():
     for _ in range(2):
         with pytest.raises(UnboundLocalError):
             compiled(torch.ones(2), [1, 2])
+
+
+def test_sets_keep_their_order():
+    """Of iteration, after what a trace did to them has been undone; and pop() takes what it would take in eager."""
+
+    def program():
+        long, short, one = set(range(40, 60)), {1, 2, 3, 4, 5}, {7}
+
+        def f(x):
+            taken = short.pop()
+            short.add(taken)
+            long.discard(45)
+            long.update((100, 45))
+            one.add(one.pop())
+            mine = {1, 2, 3}
+            return x * taken + mine.pop(), list(long), list(short), list(one), list(mine)
+
+        return f
+
+    eager, compiled = program(), braze.compile(program())
+    for _ in range(7):
+        assert_same(compiled(torch.ones(2)), eager(torch.ones(2)))
+    breaks = braze.explain(program())(torch.ones(2)).break_reasons
+    assert [(b.id, b.detail) for b in breaks] == [("iterator-from-before", "set.pop")]

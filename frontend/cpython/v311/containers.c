@@ -1,4 +1,4 @@
-/* Unpacking, pattern matching, argument lists, functions. Texts of errors are CPython's. */
+/* Unpacking, pattern matching, argument lists, functions, tables of sets. Texts of errors are CPython's. */
 #include "frontend/cpython/v311/internal.h"
 
 static PyObject *unpack_error(int expected, int got, bool starred) {
@@ -294,4 +294,36 @@ int bz_traced_dict_merge(PyObject *dict, PyObject *mapping, PyObject *func) {
                   : PyDict_Update(dict, all);
     Py_XDECREF(all);
     return err;
+}
+
+PyObject *bz_set_duplicate(PyObject *set) {
+    PySetObject *from = (PySetObject *)set, *copy = (PySetObject *)PySet_New(NULL);
+    if (!copy) return NULL;
+    size_t n = (size_t)from->mask + 1;
+    if (from->table != from->smalltable) {
+        setentry *table = PyMem_Malloc(n * sizeof(setentry));
+        if (!table) {
+            Py_DECREF(copy);
+            return PyErr_NoMemory();
+        }
+        copy->table = table;
+        copy->mask = from->mask;
+    }
+    memcpy(copy->table, from->table, n * sizeof(setentry));
+    for (size_t i = 0; i < n; i++) /* the key of a removed entry is a mark that isn't counted; its hash is -1 */
+        if (copy->table[i].hash != -1) Py_XINCREF(copy->table[i].key);
+    copy->fill = from->fill;
+    copy->used = from->used;
+    copy->finger = from->finger;
+    return (PyObject *)copy;
+}
+
+void bz_set_exchange(PyObject *a, PyObject *b) {
+    PySetObject *x = (PySetObject *)a, *y = (PySetObject *)b, t = *x;
+    setentry *of_x = x->table == x->smalltable ? y->smalltable : x->table;
+    setentry *of_y = y->table == y->smalltable ? x->smalltable : y->table;
+    x->fill = y->fill, x->used = y->used, x->mask = y->mask, x->finger = y->finger, x->table = of_y;
+    memcpy(x->smalltable, y->smalltable, sizeof t.smalltable);
+    y->fill = t.fill, y->used = t.used, y->mask = t.mask, y->finger = t.finger, y->table = of_x;
+    memcpy(y->smalltable, t.smalltable, sizeof t.smalltable);
 }
