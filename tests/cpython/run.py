@@ -16,6 +16,7 @@ import fnmatch
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -188,6 +189,8 @@ def main():
     parser.add_argument("--breaks", action="store_true", help="list every graph break")
     parser.add_argument("modules", nargs="*")
     args = parser.parse_args()
+    # children of a shell's background job would ignore the signal that some tests send themselves
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     failed = False
     for mode in args.mode or ["loop", "handover", "compiled"]:
         names = args.modules or (lists.COMPILED if mode == "compiled" else lists.INTERPRETED)
