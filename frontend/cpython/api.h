@@ -100,6 +100,11 @@ const uint64_t* bz_dict_version_pointer(PyObject* dict); /* ma_version_tag */
 uint32_t bz_type_version(PyTypeObject* t);               /* 0: none valid */
 /* Borrowed or NULL, without an exception; key is a str. */
 PyObject* bz_dict_get_known_hash(PyObject* dict, PyObject* key, Py_hash_t hash);
+/* For functools' C lru_cache wrappers. The key of a call (args: positional, then those of kwnames), a new reference,
+ * and what the cache has for a key, borrowed; NULL, without an exception: none, or the wrapper can't be looked into.
+ * The second compares keys: by user code, if they hold objects of the user's. */
+PyObject* bz_lru_key(PyObject* wrapper, PyObject* const* args, Py_ssize_t n, PyObject* kwnames);
+PyObject* bz_lru_result(PyObject* wrapper, PyObject* key);
 /* A set whose table is the same: the order of iteration and what pop() takes next depend on its history. New reference.
  */
 PyObject* bz_set_duplicate(PyObject* set);

@@ -72,6 +72,12 @@ bool method_of(PyTypeObject* t, const PyMethodDef* ml) {
     return false;
 }
 
+// What pybind11 gives its functions as `self`.
+bool is_function_record(PyObject* self) {
+    const char* name = Py_TYPE(self)->tp_name;
+    return std::strcmp(name, "PyCapsule") == 0 || std::strstr(name, "pybind11_detail_function_record");
+}
+
 // The type that defines a method found on `self`.
 std::string defining_type(PyTypeObject* t, const PyMethodDef* ml) {
     for (Py_ssize_t i = 0; t->tp_mro && i < PyTuple_GET_SIZE(t->tp_mro); ++i) {
@@ -86,7 +92,7 @@ std::string name_of(PyObject* o) {
     if (PyCFunction_Check(o)) {
         auto* f = reinterpret_cast<PyCFunctionObject*>(o);
         PyObject* self = f->m_self;
-        if (!self || PyModule_Check(self) || std::strcmp(Py_TYPE(self)->tp_name, "PyCapsule") == 0) {
+        if (!self || PyModule_Check(self) || is_function_record(self)) {
             std::string mod = text(f->m_module);
             if (mod.empty() && self && PyModule_Check(self)) mod = PyModule_GetName(self);
             if (mod.empty()) mod = "PyCapsule";
@@ -120,7 +126,7 @@ PyObject* bound_self(PyObject* o) {
     if (!PyCFunction_Check(o)) return nullptr;
     auto* f = reinterpret_cast<PyCFunctionObject*>(o);
     PyObject* self = f->m_self;
-    if (!self || PyModule_Check(self) || std::strcmp(Py_TYPE(self)->tp_name, "PyCapsule") == 0) return nullptr;
+    if (!self || PyModule_Check(self) || is_function_record(self)) return nullptr;
     return !PyType_Check(self) || method_of(Py_TYPE(self), f->m_ml) ? self : nullptr;
 }
 

@@ -117,7 +117,20 @@ static Owned scalar_tensor(PyObject* kwnames) {
     return function;
 }
 
+// A method of an object of C++ code from before (pybind11's, no enumeration): a guard that holds thread-local state,
+// say.
+static bool changes_cpp_object(const Tracer& t, PyObject* callable, Args a) {
+    if (!PyCFunction_Check(callable) || bound_self(callable) || a.n == 0 || t.is_fresh(a.v[0])) return false;
+    PyTypeObject* type = Py_TYPE(a.v[0]);
+    return std::strstr(Py_TYPE(type)->tp_name, "pybind11_type") && type->tp_dict &&
+           !PyDict_GetItemString(type->tp_dict, "__members__");
+}
+
 static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args a) {
+    if (changes_cpp_object(t, callable, a)) {
+        const char* method = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+        return t.stop("unknown-c-function", type_name(Py_TYPE(a.v[0])) + "." + method);
+    }
     // With the object the method is bound to as argument 0.
     PyObject* self = bound_self(callable);
     Owned wrapper_self;
@@ -216,6 +229,13 @@ PyObject* call_type(Tracer& t, PyTypeObject* type, Args a) {
     // Classes of C++ code: guards of thread-local state, for one, that a trace thrown away would leave in a mess.
     if (std::strstr(Py_TYPE(type)->tp_name, "pybind11_type"))
         return t.stop("unknown-c-function", type_name(type) + "()");
+    if (type == &_PyWeakref_RefType && a.total() == 1) {  // there is one of each object
+        SourceId s = t.source_of(a.v[0]);
+        if (s == kNoSource && PyType_Check(a.v[0]) && !t.is_fresh(a.v[0])) s = t.guards.sources.constant(a.v[0]);
+        if (s == kNoSource || t.is_tensor(a.v[0])) return t.stop("unknown-c-function", "weakref.ReferenceType()");
+        PyObject* r = PyWeakref_NewRef(a.v[0], nullptr);
+        return r ? t.loaded(r, t.guards.sources.add(SourceKind::WeakrefOf, s, nullptr)) : t.result(r);
+    }
     bool torch_tensor = std::strstr(base->tp_name, "TensorBase") != nullptr;
     if (!torch_tensor && !c_type_allowed(base)) return t.stop("unknown-c-function", type_name(base) + "()");
     if (base == type || type == &PySuper_Type || torch_tensor) {
@@ -370,6 +390,43 @@ PyObject* call(Tracer& t, PyObject* callable, Args a) {
     return r;
 }
 
+// functools.lru_cache's. Of constants it gives what the cache has, as in eager. Else what it caches is traced.
+static PyObject* call_cached(Tracer& t, PyObject* callable, Args a) {
+    bool constant = true;
+    for (Py_ssize_t i = 0; i < a.total(); ++i) constant &= is_constant_value(a.v[i]) || is_singleton(a.v[i]);
+    if (t.is_fresh(callable)) {  // its cache is the trace's own
+        if (read_arguments(t, a) < 0) return nullptr;
+        for (Py_ssize_t i = 0; i < a.total(); ++i) {
+            t.compared(a.v[i]);
+            t.compared_elements(a.v[i]);
+        }
+        return t.result(vectorcall(callable, a));
+    }
+    if (constant) {
+        // It runs at most once, for real: what the cache keeps belongs to the program.
+        int mode = bz_mode_set(BZ_OFF);
+        t.capture->pause();
+        Owned r = Owned::steal(vectorcall(callable, a));
+        t.capture->resume();
+        bz_mode_set(mode);
+        if (!r || t.aborting) return nullptr;
+        if (is_constant_value(r.get()) || is_singleton(r.get())) return r.release();
+        SourceId s = t.source_of(callable);
+        Owned key = Owned::steal(bz_lru_key(callable, a.v, a.n, a.kwnames));
+        if (s == kNoSource || !key || bz_lru_result(callable, key.get()) != r.get())
+            return t.stop("unknown-c-function", "a call of an lru_cache");
+        return t.loaded(r.release(), t.guards.sources.add(SourceKind::CachedResult, s, key.get()));
+    }
+    Owned wrapped = Owned::steal(PyObject_GetAttrString(callable, "__wrapped__"));
+    size_t changes = t.journal.size();
+    Owned r = Owned::steal(wrapped ? call(t, wrapped.get(), a) : nullptr);
+    if (!r) return nullptr;
+    // The cache would answer with the object of the first call, and change nothing.
+    bool same = is_primitive(r.get()) || PyTuple_CheckExact(r.get()) || t.is_tensor(r.get()) || !t.is_fresh(r.get());
+    if (!same || t.journal.size() != changes) return t.stop("unknown-c-function", "a call of an lru_cache");
+    return r.release();
+}
+
 static PyObject* dispatch(Tracer& t, PyObject* callable, Args a) {
     if (const FunctionRule* rule = function_rule(callable)) return apply_rule(t, *rule, callable, a);
     if (PyObject* inner = compiled_target(callable))
@@ -392,35 +449,7 @@ static PyObject* dispatch(Tracer& t, PyObject* callable, Args a) {
     if (named(callable, "functools.partial")) return call_partial(t, callable, a);
     if (named(callable, "_json.Encoder") || named(callable, "_json.Scanner")) return call_json(t, callable, a);
     if (named(callable, "types.GenericAlias")) return call_alias(t, callable, a);
-    if (named(callable, "functools._lru_cache_wrapper")) {
-        // Of constants it gives a constant, as in eager from the cache. Else what it caches is traced.
-        bool constant = true;
-        for (Py_ssize_t i = 0; i < a.total(); ++i) constant &= is_constant_value(a.v[i]) || is_singleton(a.v[i]);
-        if (t.is_fresh(callable)) {  // its cache is the trace's own
-            if (read_arguments(t, a) < 0) return nullptr;
-            for (Py_ssize_t i = 0; i < a.total(); ++i) {
-                t.compared(a.v[i]);
-                t.compared_elements(a.v[i]);
-            }
-            return t.result(vectorcall(callable, a));
-        }
-        if (constant) {
-            int mode = bz_mode_set(BZ_OFF);
-            Owned r = Owned::steal(vectorcall(callable, a));
-            bz_mode_set(mode);
-            if (!r || t.aborting) return nullptr;
-            if (is_constant_value(r.get()) || is_singleton(r.get())) return r.release();
-        }
-        Owned wrapped = Owned::steal(PyObject_GetAttrString(callable, "__wrapped__"));
-        size_t changes = t.journal.size();
-        Owned r = Owned::steal(wrapped ? call(t, wrapped.get(), a) : nullptr);
-        if (!r) return nullptr;
-        // The cache would answer with the object of the first call, and change nothing.
-        bool same =
-            is_primitive(r.get()) || PyTuple_CheckExact(r.get()) || t.is_tensor(r.get()) || !t.is_fresh(r.get());
-        if (!same || t.journal.size() != changes) return t.stop("unknown-c-function", "a call of an lru_cache");
-        return r.release();
-    }
+    if (named(callable, "functools._lru_cache_wrapper")) return call_cached(t, callable, a);
     if (PyWeakref_CheckRef(callable) && a.total() == 0) {
         SourceId s = t.source_of(callable);
         PyObject* target = Py_NewRef(PyWeakref_GET_OBJECT(callable));

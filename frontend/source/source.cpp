@@ -189,6 +189,10 @@ PyObject* Fetcher::compute(SourceId id) {
         }
         case SourceKind::MethodSelf: return PyMethod_Check(p) ? PyMethod_GET_SELF(p) : nullptr;
         case SourceKind::WeakrefTarget: return PyWeakref_Check(p) ? PyWeakref_GET_OBJECT(p) : nullptr;
+        case SourceKind::WeakrefOf: return keep(PyWeakref_NewRef(p, nullptr));
+        case SourceKind::CachedResult:
+            return std::strcmp(Py_TYPE(p)->tp_name, "functools._lru_cache_wrapper") == 0 ? bz_lru_result(p, s.key.get())
+                                                                                         : nullptr;
         case SourceKind::MethodFunction: return PyMethod_Check(p) ? PyMethod_GET_FUNCTION(p) : nullptr;
         default: break;
     }
