@@ -49,6 +49,8 @@ class Tracer final : public frontend::Capture {
     // Called by the dispatcher while this trace is active on this thread.
     void record(const c10::OperatorHandle& op, torch::jit::Stack* stack);
     void torch_level(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+    // Another operator, with its arguments on the stack, to be called instead: one that takes sizes which are symbols.
+    std::optional<c10::OperatorHandle> substitute(const c10::OperatorHandle& op, torch::jit::Stack* stack) const;
     // The call of a program around what it leads to: the index for end_torch_op, or -1 where it isn't kept.
     int begin_torch_op(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
     void end_torch_op(int index, const torch::jit::Stack& stack);

@@ -32,6 +32,40 @@ bool Tracer::make_symbolic(FakeImpl& fake, const at::Tensor& meta, int id, uint6
     return true;
 }
 
+// torch makes numbers of the sizes that the upsample_*.vec overloads are given, or compute; the plain ones take
+// symbols.
+std::optional<c10::OperatorHandle> Tracer::substitute(const c10::OperatorHandle& op, torch::jit::Stack* stack) const {
+    const c10::OperatorName& name = op.operator_name();
+    if (name.overload_name != "vec" || name.name.find("upsample_") == std::string::npos) return std::nullopt;
+    auto plain = c10::Dispatcher::singleton().findSchema({name.name, ""});
+    const OperatorInfo& info = OperatorInfo::of(op);
+    const std::vector<c10::IValue> args(stack->end() - static_cast<std::ptrdiff_t>(info.args.size()), stack->end());
+    const c10::IValue &size = args[info.arg_index("output_size")], &factors = args[info.arg_index("scale_factors")];
+    const FakeImpl* input = as_fake(args[0].toTensor());
+    if (!plain || !input || size.isNone() == factors.isNone()) return std::nullopt;
+    std::vector<c10::SymInt> sizes;
+    if (factors.isNone()) {
+        if (!has_symbols(size)) return std::nullopt;
+        for (const c10::IValue& v : size.toListRef())
+            sizes.push_back(v.isInt() ? c10::SymInt(v.toInt()) : v.toSymInt());
+    } else {
+        if (!input->symbolic()) return std::nullopt;
+        for (double f : factors.toDoubleVector()) {
+            if (f < 1 || f > 1024 || f != std::floor(f) || sizes.size() + 2 >= input->symbolic()->sizes.size())
+                return std::nullopt;
+            const Expr& from = input->symbolic()->sizes[sizes.size() + 2];
+            sizes.push_back(sym_int(trace_.symbols, trace_.symbols->resolve(from * Expr(static_cast<int64_t>(f)))));
+        }
+    }
+    torch::jit::drop(*stack, info.args.size());
+    stack->push_back(args[0]);
+    stack->emplace_back(c10::SymIntArrayRef(sizes));
+    if (int corners = info.arg_index("align_corners"); corners >= 0) stack->push_back(args[corners]);
+    for (size_t i = 0; i < sizes.size(); ++i)
+        stack->push_back(factors.isNone() ? c10::IValue() : c10::IValue(factors.toDoubleVector()[i]));
+    return *plain;
+}
+
 // The ranges that mark_dynamic was given for sizes of the tensor.
 void Tracer::assume_ranges(PyObject* real, const FakeImpl& fake) {
     PyObject** dict = _PyObject_GetDictPtr(real);

@@ -84,6 +84,7 @@ void above_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::j
     int index = -1;
     if (tracer) {
         tracer->torch_level(op, stack);
+        if (auto other = tracer->substitute(op, stack)) return above_autograd(*other, {}, stack);
         index = tracer->begin_torch_op(op, *stack);
     }
     if (index < 0) return op.callBoxed(stack);
