@@ -312,6 +312,7 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
     if (n == "builtins.vars") return do_vars(t, callable, a);
     if (n == "builtins.max" || n == "builtins.min") return do_extremum(t, callable, a, n == "builtins.max");
     if (n == "builtins.isinstance") return do_isinstance(t, callable, a);
+    if (n == "_abc._abc_instancecheck" || n == "_abc._abc_subclasscheck") return run(t, callable, a);  // calls no class
     if (n == "builtins.id") return do_id(t, callable, a);
     if (n == "builtins.hash" || n.ends_with(".__hash__")) return do_hash(t, callable, a);
     if (n == "builtins.__build_class__") return do_build_class(t, callable, a);
