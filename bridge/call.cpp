@@ -81,6 +81,8 @@ PreparedCall::PreparedCall(const ir::Node& node, const std::vector<c10::IValue>&
                            const std::vector<shapes::Expr>& symbols, bool into_results) {
     info_ = into_results ? out_variant(node.callee) : &OperatorInfo::named(node.callee);
     BRAZE_CHECK(info_, node.callee + " has no out= overload that is known");
+    grad_mode_ = info_->asks_grad_mode;
+    for (const ir::Value* v : node.results) grad_mode_ &= v->type.dtype != ir::DType::Other;
     const auto& schema = info_->op.schema().arguments();
     for (size_t i = 0; i < info_->args.size(); ++i) {
         const ArgInfo& arg = info_->args[i];

@@ -60,7 +60,11 @@ class PreparedCall {
         for (const Patch& p : outs_) stack[first + p.arg] = result(p.operand);
     }
     const OperatorInfo& info() const { return *info_; }
-    void call(std::vector<c10::IValue>* stack) const { info_->op.callBoxed(stack); }
+    void call(std::vector<c10::IValue>* stack) const {
+        if (!grad_mode_) return info_->op.callBoxed(stack);
+        c10::AutoGradMode on(true);
+        info_->op.callBoxed(stack);
+    }
 
   private:
     struct Patch {
@@ -80,6 +84,7 @@ class PreparedCall {
     c10::IValue constant(const ArgInfo& arg, const ir::Arg& value, const std::vector<c10::IValue>& opaque) const;
 
     const OperatorInfo* info_;
+    bool grad_mode_ = false;  // it gives results for a backward pass, which it does in this mode only
     std::vector<c10::IValue> args_;
     std::vector<Patch> patches_, numbers_, outs_;
     std::vector<ListPatch> lists_;

@@ -11,6 +11,8 @@
 #include "bridge/replay.h"
 #include "bridge/training.h"
 #include "core/ir/text.h"
+#include "core/support/error.h"
+#include "frontend/segments/segment.h"
 
 namespace braze::bridge {
 
@@ -47,13 +49,19 @@ class CompiledTrace final : public frontend::CompiledGraph {
         Inputs given(trace_, inputs, n_inputs);
         std::optional<RandomState> random;
         if (draws_) random.emplace();
-        std::shared_ptr<const TrainingPlan> plan = training_ ? training_->plan() : nullptr;
-        if (plan)
-            train(plan, given, results);
-        else if (replay_)
-            replay(given, results);
-        else
-            execute(given, results);
+        try {
+            std::shared_ptr<const TrainingPlan> plan = training_ ? training_->plan() : nullptr;
+            if (plan)
+                train(plan, given, results);
+            else if (replay_)
+                replay(given, results);
+            else
+                execute(given, results);
+        } catch (const InternalError& e) {
+            PyObject* type = frontend::settings().internal_error.get();
+            PyErr_SetString(type ? type : PyExc_RuntimeError, e.what());
+            return false;
+        }
         use_up(results, given);
         wrap(results, given, outputs);
         if (random) random->keep();

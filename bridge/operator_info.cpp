@@ -17,11 +17,13 @@ constexpr MetadataOp kMetadata[] = {
 #define HIDDEN_WRITE(...)
 #define IN_PLACE(...)
 #define REFUSED(...)
+#define GRAD_MODE(...)
 #include "bridge/operators.def"
 #undef METADATA
 #undef HIDDEN_WRITE
 #undef IN_PLACE
 #undef REFUSED
+#undef GRAD_MODE
 };
 struct HiddenWriteRow {
     const char *op, *arg, *flag;
@@ -31,33 +33,52 @@ constexpr HiddenWriteRow kHiddenWrites[] = {
 #define HIDDEN_WRITE(op, arg, flag) {op, arg, flag},
 #define IN_PLACE(...)
 #define REFUSED(...)
+#define GRAD_MODE(...)
 #include "bridge/operators.def"
 #undef METADATA
 #undef HIDDEN_WRITE
 #undef IN_PLACE
 #undef REFUSED
+#undef GRAD_MODE
 };
 constexpr const char* kRefused[] = {
 #define METADATA(...)
 #define HIDDEN_WRITE(...)
 #define IN_PLACE(...)
 #define REFUSED(name) name,
+#define GRAD_MODE(...)
 #include "bridge/operators.def"
 #undef METADATA
 #undef HIDDEN_WRITE
 #undef IN_PLACE
 #undef REFUSED
+#undef GRAD_MODE
+};
+constexpr const char* kGradMode[] = {
+#define METADATA(...)
+#define HIDDEN_WRITE(...)
+#define IN_PLACE(...)
+#define REFUSED(...)
+#define GRAD_MODE(name) name,
+#include "bridge/operators.def"
+#undef METADATA
+#undef HIDDEN_WRITE
+#undef IN_PLACE
+#undef REFUSED
+#undef GRAD_MODE
 };
 constexpr const char* kInPlace[] = {
 #define METADATA(...)
 #define HIDDEN_WRITE(...)
 #define IN_PLACE(name) name,
 #define REFUSED(...)
+#define GRAD_MODE(...)
 #include "bridge/operators.def"
 #undef METADATA
 #undef HIDDEN_WRITE
 #undef IN_PLACE
 #undef REFUSED
+#undef GRAD_MODE
 };
 
 Form form_of(c10::TypePtr type, bool* optional_elements) {
@@ -141,6 +162,7 @@ OperatorInfo decode(const c10::OperatorHandle& op) {
     for (const auto& row : kMetadata)
         if (info.callee == row.name) info.functional = OperatorInfo::named(row.functional).op;
     for (const char* name : kRefused) info.refused |= info.callee == name;
+    for (const char* name : kGradMode) info.asks_grad_mode |= info.callee == name;
     for (const char* name : kInPlace) info.in_place_broadcast |= info.callee == name;
     info.shape_rule = shape_rule(info.callee);
     info.structured =

@@ -48,8 +48,9 @@ struct OperatorInfo {
     std::vector<HiddenWrite> hidden_writes;
     std::optional<c10::OperatorHandle> functional;  // METADATA: its functional form
     bool refused = false;
-    bool composite = false;  // has only an implicit composite kernel: to be decomposed
-    bool pointwise = false;  // results have the broadcast sizes of its tensors
+    bool asks_grad_mode = false;  // GRAD_MODE in operators.def
+    bool composite = false;       // has only an implicit composite kernel: to be decomposed
+    bool pointwise = false;       // results have the broadcast sizes of its tensors
     bool random = false;
     bool data_value = false;     // its result is a Python value that depends on data
     bool data_shape = false;     // its result's sizes depend on data

@@ -88,7 +88,19 @@ PyObject* do_vars(Tracer& t, PyObject* callable, Args a) {
     return d;
 }
 
+// torch.FloatTensor and the like are no classes of tensors: they ask for a device and a dtype.
+bool is_legacy_tensor_type(PyObject* o) { return std::strcmp(Py_TYPE(o)->tp_name, "torch.tensortype") == 0; }
+
 PyObject* do_isinstance(Tracer& t, PyObject* callable, Args a) {
+    if (a.n == 2 && is_legacy_tensor_type(a.v[1]) && t.capture->is_fake(a.v[0])) {
+        t.touch(a.v[0]);
+        Owned type = Owned::steal(PyObject_CallMethod(a.v[0], "type", nullptr)),
+              module = Owned::steal(PyObject_GetAttrString(a.v[1], "__module__")),
+              name = Owned::steal(PyObject_GetAttrString(a.v[1], "__name__"));
+        if (!type || !module || !name) return nullptr;
+        Owned full = Owned::steal(PyUnicode_FromFormat("%U.%U", module.get(), name.get()));
+        return full ? boolean(PyUnicode_Compare(full.get(), type.get()) == 0) : nullptr;
+    }
     if (a.n == 2 && PyTuple_Check(a.v[1]) && t.read_all(a.v[1]) < 0) return nullptr;
     return run(t, callable, a);
 }

@@ -664,3 +664,21 @@ def test_threads():
     assert not errors
     for r in results:
         assert_same(r, expected)
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2}, {"batch_first": True}])
+def test_recurrent_layers(kind, options):
+    eager = kind(3, 4, **options)
+    compiled_model = copy.deepcopy(eager)
+    compiled = braze.compile(lambda x: compiled_model(x)[0] * 2)
+    before = braze.compilations()
+    for _ in range(2):
+        x = torch.randn(2, 5, 3)
+        a, b = eager(x)[0] * 2, compiled(x)
+        assert_same(b, a)
+        a.sum().backward()
+        b.sum().backward()
+    assert braze.compilations() == before + 1
+    for p, q in zip(eager.parameters(), compiled_model.parameters(), strict=True):
+        assert_same(q.grad, p.grad, rtol=1e-4, atol=1e-5)
