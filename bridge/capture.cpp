@@ -49,6 +49,8 @@ Tracer::Tracer(frontend::CaptureOptions options) : options_(std::move(options)),
 Tracer::~Tracer() {
     if (!finished_ && paused_ == 0) leave();
     if (t_active == this) t_active = nullptr;
+    // An autocast that surrounds the call keeps the casts of weights, of the fakes too.
+    at::autocast::clear_cache();
     for (InputFake& in : input_fakes_)  // a gradient with a graph refers to its tensor
         if (auto* impl = in.fake.unsafeGetTensorImpl(); impl->grad().defined()) impl->mutable_grad().reset();
     // A tensor whose new contents were computed from what an operator had saved of it belongs to its own graph.

@@ -107,8 +107,9 @@ class Functionalizer {
     void write(const Node& n, ir::Builder& b) {
         std::vector<Value*> operands = n.operands;
         for (Value*& v : operands) v = present(v, b);
-        StorageState& s = state(n.operands[0]);
-        Value* target = tensor_of(n.operands[0]);
+        Value* written = n.operands[static_cast<size_t>(n.writes[0])];
+        StorageState& s = state(written);
+        Value* target = tensor_of(written);
         if (!stands_for_root(target, s)) s.root = target;
         s.form = pure_form(n, operands, b);
         s.form->storage = g_.fresh_storage();

@@ -231,8 +231,39 @@ PyObject* Tracer::symbolic_number(PyObject* v, SourceId s) {
     return Py_NewRef(symbol);
 }
 
+// A tuple with numbers in it that are to be symbols: a new one with those. nullptr: none is, or an error is set.
+PyObject* Tracer::symbolic_tuple(PyObject* v, SourceId s) {
+    if (!dynamic_.any() || !PyTuple_CheckExact(v) || !is_constant_value(v)) return nullptr;
+    if (auto it = tuple_of_.find(v); it != tuple_of_.end()) {
+        if (it->second.first != s) guards.same_object(it->second.first, s, true);
+        return it->second.second.new_reference();
+    }
+    const Py_ssize_t n = PyTuple_GET_SIZE(v);
+    bool any = false;
+    for (Py_ssize_t i = 0; i < n; ++i)
+        any |= PyFloat_CheckExact(PyTuple_GET_ITEM(v, i)) &&
+               dims_of(guards.sources.add(SourceKind::TupleItem, s, nullptr, i)) != 0;
+    Owned tuple = Owned::steal(any ? PyTuple_New(n) : nullptr);
+    if (!tuple) return nullptr;
+    guards.type_is(s, &PyTuple_Type);
+    guards.length(s, n);
+    for (Py_ssize_t i = 0; i < n; ++i) {
+        PyObject* item =
+            loaded(Py_NewRef(PyTuple_GET_ITEM(v, i)), guards.sources.add(SourceKind::TupleItem, s, nullptr, i));
+        if (!item) return nullptr;
+        PyTuple_SET_ITEM(tuple.get(), i, item);
+    }
+    made(tuple.get());
+    kept_.push_back(Owned::share(v));
+    return tuple_of_.emplace(v, std::pair(s, std::move(tuple))).first->second.second.new_reference();
+}
+
 PyObject* Tracer::loaded(PyObject* v, SourceId s) {
     if (!v) return nullptr;
+    if (PyObject* tuple = symbolic_tuple(v, s)) {
+        Py_DECREF(v);
+        return tuple;
+    }
     if (PyObject* symbol = symbolic_number(v, s)) {
         Py_DECREF(v);
         return symbol;

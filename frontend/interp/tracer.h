@@ -159,6 +159,8 @@ class Tracer {
     // A number that was read from `s`: what stands for it if it is to be a symbol, else nullptr (no error, or one is
     // set). New reference.
     PyObject* symbolic_number(PyObject* v, SourceId s);
+    // The same of a tuple of constants with such a number among them: a tuple with symbols.
+    PyObject* symbolic_tuple(PyObject* v, SourceId s);
     bool is_number_input(SourceId s) const { return number_of_.contains(s); }
 
     std::unordered_map<PyObject*, int> held_locks;  // taken in the trace and not given back
@@ -201,12 +203,13 @@ class Tracer {
     bool symbols_;  // some size or number may be one
     long forced_event_;
     std::unordered_map<PyObject*, SourceId> identity_;
-    std::unordered_map<PyObject*, long> fresh_;       // with the root event that made it
-    std::unordered_map<PyObject*, int> input_of_;     // of a real tensor
-    std::unordered_map<PyObject*, int> fake_inputs_;  // of a fake
-    std::unordered_map<SourceId, int> number_of_;     // graph inputs that are numbers
-    std::unordered_set<PyObject*> read_;              // containers that are guarded as a whole
-    std::unordered_set<PyObject*> listed_;            // those whose elements are
+    std::unordered_map<PyObject*, long> fresh_;                           // with the root event that made it
+    std::unordered_map<PyObject*, int> input_of_;                         // of a real tensor
+    std::unordered_map<PyObject*, int> fake_inputs_;                      // of a fake
+    std::unordered_map<SourceId, int> number_of_;                         // graph inputs that are numbers
+    std::unordered_map<PyObject*, std::pair<SourceId, Owned>> tuple_of_;  // for a real one: one with symbols
+    std::unordered_set<PyObject*> read_;                                  // containers that are guarded as a whole
+    std::unordered_set<PyObject*> listed_;                                // those whose elements are
     std::unordered_set<SourceId> compared_;
     std::unordered_set<PyObject*> used_;  // functions
     std::unordered_map<PyObject*, PyObject*> class_of_proxy_;

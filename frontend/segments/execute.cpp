@@ -78,6 +78,13 @@ static std::string note_miss(Position& pos, const Roots& roots, PyCodeObject* co
                 if (v && x.kind == GuardKind::Equals && Py_TYPE(v) == Py_TYPE(e) &&
                     (PyLong_CheckExact(v) || PyFloat_CheckExact(v)) && !same_constant(v, e))
                     dims = 1;
+                bool tuples = v && x.kind == GuardKind::Equals && PyTuple_CheckExact(v) && PyTuple_CheckExact(e) &&
+                              PyTuple_GET_SIZE(v) == PyTuple_GET_SIZE(e);
+                for (Py_ssize_t i = 0; tuples && i < PyTuple_GET_SIZE(v); ++i) {
+                    PyObject *a = PyTuple_GET_ITEM(v, i), *b = PyTuple_GET_ITEM(e, i);
+                    if (PyFloat_CheckExact(a) && PyFloat_CheckExact(b) && !same_constant(a, b))
+                        pos.dynamic.dims[s->guards.sources.describe(x.source) + "[" + std::to_string(i) + "]"] = 1;
+                }
                 if (dims) pos.dynamic.dims[s->guards.sources.describe(x.source)] |= dims;
             }
         }

@@ -113,13 +113,75 @@ def test_betas_and_weight_decay_that_change():
     model, expected, x = two_models()
     mine, theirs = optim.AdamW(model.parameters()), optim.AdamW(expected.parameters())
     step = braze.compile(mine.step)
-    for i in range(6):
+    with compiles(2):
+        for i in range(6):
+            for o in (mine, theirs):
+                o.param_groups[0]["weight_decay"] = 0.01 + i / 100
+                o.param_groups[0]["betas"] = (0.9 - i / 50, 0.999 - i / 1000)
+            train(model, x, mine, step, 1)
+            train(expected, x, theirs, theirs.step, 1)
+    assert_close(model, expected)
+
+
+@pytest.mark.parametrize(
+    ("cls", "arguments", "graphs"),
+    [(optim.SGD, {"momentum": 0.9, "nesterov": True}, 2), (optim.AdamW, {}, 2), (optim.RMSprop, {"momentum": 0.5}, 2)],
+)
+@pytest.mark.parametrize("foreach", [False, True])
+def test_momentum_that_is_cycled(cls, arguments, graphs, foreach):
+    model, expected, x = two_models()
+    mine, theirs = (cls(m.parameters(), foreach=foreach, **arguments) for m in (model, expected))
+    schedulers = [optim.lr_scheduler.OneCycleLR(o, 0.01, total_steps=12) for o in (mine, theirs)]
+    with compiles(graphs):
+        train(model, x, mine, braze.compile(mine.step), 10, schedulers[0])
+    train(expected, x, theirs, theirs.step, 10, schedulers[1])
+    assert_close(model, expected)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "values"),
+    [
+        (optim.Adam, "eps", [1e-8, 1e-6, 1e-4, 1e-3, 1e-2]),
+        (optim.SGD, "weight_decay", [0.1, 0.2, 0.0, 0.3, 0.4]),
+        (optim.SGD, "momentum", [0.9, 0.8, 0.7, 0.6, 0.5]),
+        (optim.Adadelta, "rho", [0.9, 0.8, 0.7, 0.6, 0.5]),
+        (optim.RMSprop, "alpha", [0.9, 0.8, 0.7, 0.6, 0.5]),
+        (optim.NAdam, "momentum_decay", [4e-3, 5e-3, 6e-3, 7e-3, 8e-3]),
+        (optim.Rprop, "etas", [(0.5, 1.2), (0.6, 1.3), (0.4, 1.1), (0.7, 1.5), (0.3, 1.4)]),
+        (optim.Rprop, "step_sizes", [(1e-6, 50), (1e-5, 40), (1e-4, 30.0), (1e-3, 20.0), (1e-2, 10.0)]),
+    ],
+)
+def test_other_numbers_that_change(cls, name, values):
+    model, expected, x = two_models()
+    mine, theirs = cls(model.parameters()), cls(expected.parameters())
+    step = braze.compile(mine.step)
+    for i in range(10):
         for o in (mine, theirs):
-            o.param_groups[0]["weight_decay"] = 0.01 + i / 100
-            o.param_groups[0]["betas"] = (0.9, 0.999) if i < 4 else (0.8, 0.99)
+            o.param_groups[0][name] = values[i % 5]
         train(model, x, mine, step, 1)
         train(expected, x, theirs, theirs.step, 1)
     assert_close(model, expected)
+
+
+def test_tuples_of_numbers_that_change_stay_tuples():
+    betas = (0.5, 0.25)
+
+    def f(x, group, other):
+        b = group["betas"]
+        kept = {"betas": b, "more": (*b, 1)}
+        first, second = b
+        same = (b is group["betas"], b is other["betas"], b == other["betas"], len(b), type(b) is tuple)
+        return x * first + second, kept, same, b + (1.5,), b[::-1], max(b) > 0.4
+
+    compiled = braze.compile(f, fullgraph=True)
+    x = torch.ones(3)
+    with compiles(2):
+        for group in ((0.5, 0.25), (0.6, 0.3), (0.7, 0.1), (0.8, 0.2)):
+            arguments = {"betas": group}, {"betas": (1.0, 2.0)}
+            assert_same(compiled(x, *arguments), f(x, *arguments))
+    for group, other in ((betas, betas), (betas, (0.5, 0.25)), ((0.3, 0.4), betas)):
+        arguments = {"betas": group}, {"betas": other}
+        assert_same(compiled(x, *arguments), f(x, *arguments))
 
 
 def test_a_tensor_as_learning_rate():

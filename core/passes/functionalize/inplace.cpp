@@ -15,7 +15,7 @@ using ir::Value;
 
 namespace {
 
-enum class Form : uint8_t { Iterator, Contiguous, Copy, Fill, Zero };
+enum class Form : uint8_t { Iterator, Contiguous, Out, Mask, Copy, Fill, Zero };
 struct Row {
     std::string_view functional;  // without "aten::"
     Form form;
@@ -24,8 +24,16 @@ struct Row {
 const Row* find(const std::string& callee) {
     static const auto& table = *new std::unordered_map<std::string_view, Row>{
 #define INPLACE(name, functional, form) {"aten::" name, {functional, Form::form}},
+#define OUT(name, functional)
 #include "core/passes/functionalize/inplace.def"
 #undef INPLACE
+#undef OUT
+#define INPLACE(name, functional, form)
+#define OUT(name, functional) {"aten::" name, {functional, Form::Out}},
+#include "core/passes/functionalize/inplace.def"
+#undef INPLACE
+#undef OUT
+        {"aten::index_put_", {"masked_fill.Tensor", Form::Mask}},
         {"aten::copy_", {"", Form::Copy}},
         {"aten::fill_.Scalar", {"", Form::Fill}},
         {"aten::fill_.Tensor", {"", Form::Copy}},
@@ -80,6 +88,43 @@ bool expandable(const TensorType& from, const TensorType& to) {
     return true;
 }
 
+// The tensors that an operator with out= reads are of out's dtype and have its sizes when they are broadcast: neither
+// is the result converted nor out resized.
+bool fits_out(const Node& n) {
+    const size_t out = n.operands.size() - 1;
+    const TensorType& type = n.operands[out]->type;
+    if (n.writes != std::vector<int>{static_cast<int>(out)} || type.dtype == DType::Other) return false;
+    std::vector<bool> reached(type.sizes.size());
+    for (size_t i = 0; i < out; ++i) {
+        const TensorType& t = n.operands[i]->type;
+        if (t.dtype != type.dtype || !expandable(t, type)) return false;
+        size_t shift = type.sizes.size() - t.sizes.size();
+        for (size_t k = 0; k < t.sizes.size(); ++k)
+            if (t.sizes[k] == type.sizes[k + shift]) reached[k + shift] = true;
+    }
+    if (std::find(reached.begin(), reached.end(), false) != reached.end()) return false;
+    return std::all_of(n.args.begin(), n.args.end(),
+                       [&](const ir::NamedArg& a) { return category(a.value) <= category(type.dtype); });
+}
+
+const Value* operand(const Node& n, std::string_view name) {
+    const auto* ref = n.get<ir::Ref>(name);
+    return ref ? n.operands[static_cast<size_t>(ref->operand)] : nullptr;
+}
+
+// One number for the elements under a mask of all of them: eager fills too, and does not look where the mask is set.
+bool fills_mask(const Node& n) {
+    const auto* indices = n.get<ir::RefList>("indices");
+    const auto* accumulate = n.get<bool>("accumulate");
+    const Value* value = operand(n, "values");
+    if (!indices || indices->operands.size() != 1 || indices->operands[0] < 0 || !value) return false;
+    if (accumulate && *accumulate) return false;
+    const TensorType& self = n.operands[0]->type;
+    const TensorType& mask = n.operands[static_cast<size_t>(indices->operands[0])]->type;
+    return mask.dtype == DType::Bool && mask.sizes == self.sizes && self.rank() > 0 && value->type.rank() == 0 &&
+           value->type.dtype == self.dtype && ir::has_code(self.dtype) && contiguous(self);
+}
+
 // The attribute of an Op::Scalar of that dtype; nullopt where eager's conversion is not reproduced here.
 std::optional<ir::Arg> filling(const ir::Arg* a, DType d) {
     if (!a) return std::nullopt;
@@ -115,15 +160,17 @@ Value* filled(const TensorType& type, ir::Arg value, ir::Builder& b) {
 }  // namespace
 
 bool has_pure_form(const Node& n) {
-    if (n.op != ir::Op::Call || n.ordered || n.writes != std::vector<int>{0} || n.results.size() > 1) return false;
-    if (n.results.size() == 1 && (n.aliases.empty() || n.aliases[0] != 0)) return false;
+    if (n.op != ir::Op::Call || n.ordered || n.writes.size() != 1 || n.results.size() > 1) return false;
+    if (n.results.size() == 1 && (n.aliases.empty() || n.aliases[0] != n.writes[0])) return false;
     const Row* row = find(n.callee);
-    if (!row) return false;
-    const TensorType& self = n.operands[0]->type;
+    if (!row || (n.writes[0] != 0 && row->form != Form::Out)) return false;
+    const TensorType& self = n.operands[static_cast<size_t>(n.writes[0])]->type;
     if (n.results.size() == 1 && n.results[0]->type != self) return false;
     switch (row->form) {
         case Form::Iterator: return keeps_dtype(n) && (contiguous(self) || dense_without_ones(self));
         case Form::Contiguous: return keeps_dtype(n) && contiguous(self);
+        case Form::Out: return fits_out(n) && contiguous(self);
+        case Form::Mask: return fills_mask(n);
         case Form::Copy: {
             if (!ir::has_code(self.dtype) || !ir::is_dense(self)) return false;
             if (n.operands.size() == 1) return filling(source(n), self.dtype).has_value();
@@ -139,8 +186,25 @@ bool has_pure_form(const Node& n) {
 Value* pure_form(const Node& n, const std::vector<Value*>& operands, ir::Builder& b) {
     const Row* row = find(n.callee);
     BRAZE_CHECK(row, "no pure form of " + n.callee);
-    const TensorType& self = n.operands[0]->type;
+    const TensorType& self = n.operands[static_cast<size_t>(n.writes[0])]->type;
     switch (row->form) {
+        case Form::Out: {
+            std::vector<ir::NamedArg> args = n.args;
+            std::erase_if(args, [](const ir::NamedArg& a) { return a.name == "out"; });
+            return b
+                .call("aten::" + std::string(row->functional), {operands.begin(), operands.end() - 1}, std::move(args),
+                      {self})
+                ->results[0];
+        }
+        case Form::Mask: {
+            const auto at = [&](int k) { return operands[static_cast<size_t>(k)]; };
+            return b
+                .call("aten::" + std::string(row->functional),
+                      {operands[0], at(n.get<ir::RefList>("indices")->operands[0]),
+                       at(n.get<ir::Ref>("values")->operand)},
+                      {{"self", ir::Ref{0}}, {"mask", ir::Ref{1}}, {"value", ir::Ref{2}}}, {self})
+                ->results[0];
+        }
         case Form::Iterator:
         case Form::Contiguous:
             return b.call("aten::" + std::string(row->functional), operands, n.args, {self})->results[0];

@@ -4,9 +4,10 @@
 
 namespace braze::passes::functionalization {
 
-// n writes its operand 0, wholly, with what a pure computation of its operands gives.
+// n writes one operand, wholly, with what a pure computation of its operands gives.
 bool has_pure_form(const ir::Node& n);
-// Builds that computation; operands stand for n's operands. The result is fresh and has the type of n's operand 0.
+// Builds that computation; operands stand for n's operands. The result is fresh and has the type of the operand that n
+// writes.
 ir::Value* pure_form(const ir::Node& n, const std::vector<ir::Value*>& operands, ir::Builder& b);
 
 }  // namespace braze::passes::functionalization

@@ -41,6 +41,60 @@ TEST(Functionalize, ACallThatWritesOneTensorAndMakesAnother) {
     })"));
 }
 
+TEST(Functionalize, OutArguments) {
+    EXPECT_TRUE(same(after("functionalize", R"(graph {
+        %0 @0 : f32[2, 3] = input
+        %1 @1 : f32[2, 3] = call aten::neg(self=%0)
+        %2 @1 : f32[2, 3] = call aten::maximum.out(self=%1, other=%0, out=%1) writes=[2] aliases=[2]
+        %3 : f32[2, 3] = call aten::neg(self=%1)
+        return %3, %2
+    })"),
+                     R"(graph {
+        %0 @0 : f32[2, 3] = input
+        %1 @1 : f32[2, 3] = call aten::neg(self=%0)
+        %2 @2 : f32[2, 3] = call aten::maximum(self=%1, other=%0)
+        %3 : f32[2, 3] = call aten::neg(self=%2)
+        return %3, %2
+    })"));
+    // what would be resized or converted stays
+    for (const char* out : {"f32[2, 3, 1]", "f64[2, 3]", "f32[4, 2, 3]"}) {
+        ir::Graph g = ir::parse_graph("graph {\n%0 @0 : f32[2, 3] = input\n%1 @1 : " + std::string(out) +
+                                      " = input\n%2 @1 : " + out +
+                                      " = call aten::add.out(self=%0, other=%0, alpha=1, out=%1) writes=[2] "
+                                      "aliases=[2]\nreturn %2\n}");
+        EXPECT_FALSE(apply("functionalize", g)) << out;
+    }
+}
+
+TEST(Functionalize, MasksAreFilled) {
+    EXPECT_TRUE(same(after("functionalize", R"(graph {
+        %0 @0 : f32[2, 3] = input
+        %1 @1 : f32[2, 3] = call aten::neg(self=%0)
+        %2 : bool[2, 3] = call aten::gt.Scalar(self=%1, other=0)
+        %3 : f32[] = scalar(value=1.5)
+        %4 @1 : f32[2, 3] = call aten::index_put_(self=%1, indices={%2}, values=%3, accumulate=false) writes=[0] aliases=[0]
+        return %1
+    })"),
+                     R"(graph {
+        %0 @0 : f32[2, 3] = input
+        %1 @1 : f32[2, 3] = call aten::neg(self=%0)
+        %2 : bool[2, 3] = call aten::gt.Scalar(self=%1, other=0)
+        %3 : f32[] = scalar(value=1.5)
+        %4 @2 : f32[2, 3] = call aten::masked_fill.Tensor(self=%1, mask=%2, value=%3)
+        return %4
+    })"));
+    // rows, a sum, values of their own
+    for (auto [mask, value, sum] : {std::tuple("bool[2]", "f32[]", "false"),
+                                    {"bool[2, 3]", "f32[]", "true"},
+                                    {"bool[2, 3]", "f32[1]", "false"},
+                                    {"i64[2, 3]", "f32[]", "false"}}) {
+        std::string text = "graph {\n%0 @0 : f32[2, 3] = input\n%1 : " + std::string(mask) + " = input\n%2 : " + value;
+        text += " = input\n%3 @0 : f32[2, 3] = call aten::index_put_(self=%0, indices={%1}, values=%2, accumulate=";
+        ir::Graph g = ir::parse_graph(text + sum + ") writes=[0] aliases=[0]\nreturn %3\n}");
+        EXPECT_FALSE(apply("functionalize", g)) << mask << value << sum;
+    }
+}
+
 const char* kBatchNorm = R"(graph {
         %0 @0 : f32[4, 3] = input
         %1 @1 : f32[3] = input
@@ -356,13 +410,13 @@ class RandomProgram {
             if (ir::Value* y = any(); y->type.sizes == x->type.sizes) return y;
         return x;
     }
-    void in_place(ir::Builder& b, const char* callee, std::vector<ir::Value*> operands,
-                  std::vector<ir::NamedArg> args) {
-        ir::Value* self = operands[0];
+    void in_place(ir::Builder& b, const char* callee, std::vector<ir::Value*> operands, std::vector<ir::NamedArg> args,
+                  int written = 0) {
+        ir::Value* self = operands[static_cast<size_t>(written)];
         ir::Node* n = b.call(callee, std::move(operands), std::move(args), {});
-        n->writes = {0};
+        n->writes = {written};
         if (pick(0, 3) == 0) return;  // the result is not bound to a value
-        n->aliases = {0};
+        n->aliases = {written};
         live_.push_back(b.graph().add_result(n, self->type, self->storage));
     }
     void view(ir::Builder& b, const char* callee, ir::Value* x, std::vector<ir::NamedArg> args, ir::TensorType type) {
@@ -375,7 +429,11 @@ class RandomProgram {
         ir::Value* x = any();
         const ir::TensorType& t = x->type;
         bool contiguous = ir::is_contiguous(t);
-        switch (pick(0, 9)) {
+        switch (pick(0, 10)) {
+            case 10:
+                in_place(b, "aten::add.out", {like(x), like(x), x},
+                         {{"self", ir::Ref{0}}, {"other", ir::Ref{1}}, {"alpha", ir::Expr(1)}, {"out", ir::Ref{2}}}, 2);
+                break;
             case 0:
             case 1: {
                 ir::Node* n = b.call("aten::add.Tensor", {x, like(x)},

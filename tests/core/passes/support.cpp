@@ -57,18 +57,24 @@ void run_aten(const Node& n, std::vector<HostTensor>& xs, std::vector<HostTensor
     }
     std::string name = callee(n);
     bool in_place = !n.writes.empty();
-    if (in_place && !results.empty()) { results[0] = xs[0]; }
-    HostTensor& out = in_place ? xs[0] : results[0];
+    HostTensor& out = in_place ? xs[static_cast<size_t>(n.writes[0])] : results[0];
+    if (in_place && !results.empty()) results[0] = out;
     auto a = [&](int64_t i) { return xs[0].number(i); };
     auto b = [&](int64_t i) { return xs[1].number(xs[1].numel() == 1 ? 0 : i); };
     std::string base = name.substr(0, name.find('.'));
-    if (in_place) base.pop_back();
+    if (base.ends_with('_')) base.pop_back();
     if (base == "add")
         fill(out, [&](int64_t i) { return a(i) + b(i); });
     else if (base == "mul" && xs.size() == 1)
         fill(out, [&](int64_t i) { return a(i) * scalar(n, "other"); });
     else if (base == "mul")
         fill(out, [&](int64_t i) { return a(i) * b(i); });
+    else if (base == "maximum")
+        fill(out, [&](int64_t i) { return std::max(a(i), b(i)); });
+    else if (base == "gt")
+        fill(out, [&](int64_t i) { return a(i) > scalar(n, "other"); });
+    else if (base == "masked_fill" || base == "index_put")
+        fill(out, [&](int64_t i) { return b(i) != 0 ? xs[2].number(0) : a(i); });
     else if (base == "relu")
         fill(out, [&](int64_t i) { return a(i) < 0 ? 0 : a(i); });
     else if (base == "neg" || base == "bernoulli")
