@@ -75,9 +75,12 @@ int Tracer::read_opaque(PyObject* v, SourceId s, int level) {
         guards.value_is(s, v, plain_value(v, base).get());
         return 0;
     }
-    if (std::strncmp(base->tp_name, "torch.", 6) == 0 || std::strncmp(base->tp_name, "pybind11", 8) == 0 ||
-        PyType_Check(v) || PyModule_Check(v) || is_iterator_from_before(v))
-        return 0;  // handles, read through the dispatcher; iterators are judged where they move
+    if (PyType_Check(v) || PyModule_Check(v) || is_iterator_from_before(v)) return 0;  // judged where they move
+    // Handles (of a generator of random numbers, say): a graph keeps the one that it was given.
+    if (std::strncmp(base->tp_name, "torch.", 6) == 0 || std::strncmp(base->tp_name, "pybind11", 8) == 0) {
+        guards.is(s, v);
+        return 0;
+    }
     switch (kind_of(base)) {
         case Opaque::Called: return 0;
         case Opaque::Immutable: guards.is(s, v); return 0;

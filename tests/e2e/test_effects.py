@@ -480,3 +480,22 @@ def test_sets_keep_their_order():
         assert_same(compiled(torch.ones(2)), eager(torch.ones(2)))
     breaks = braze.explain(program())(torch.ones(2)).break_reasons
     assert [(b.id, b.detail) for b in breaks] == [("iterator-from-before", "set.pop")]
+
+
+def test_generators_of_random_numbers():
+    def drawn(x, g):
+        return torch.rand(2, generator=g) + x
+
+    def made_inside(x):
+        g = torch.Generator().manual_seed(3)
+        return torch.rand(2, generator=g) + x
+
+    x = torch.zeros(2)
+    expected = made_inside(x)
+    inside, compiled = braze.compile(made_inside), braze.compile(drawn)
+    for _ in range(3):
+        assert_same(inside(x), expected)
+        assert_same(compiled(x, torch.Generator().manual_seed(3)), expected)
+    a, b = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
+    for _ in range(3):
+        assert_same(compiled(x, a), drawn(x, b))
