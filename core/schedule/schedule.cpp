@@ -58,7 +58,7 @@ runtime::Program schedule(ir::Graph graph, const Options& options) {
         for (int u : cl.units) any |= stored[static_cast<size_t>(u)];
         if (any) steps.push_back(kernel_step(facts, units, fused, stored, static_cast<int>(c), homes));
     }
-    order_steps(steps);
+    order_steps(steps, homes);
     homes.settle(steps);
     plan(facts, units, fused.clusters, std::move(steps), homes, program);
     program.graph = std::move(graph);

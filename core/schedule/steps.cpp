@@ -18,7 +18,17 @@ const Value* memory_of(const Facts& facts, const Value* v) {
     return b.shared && !b.stored ? b.layout->root : f.base;
 }
 
-void order_steps(std::vector<Step>& steps) {
+// Which steps come after `from`.
+static std::vector<bool> reachable(const std::vector<std::vector<size_t>>& after, size_t from) {
+    std::vector<bool> seen(after.size(), false);
+    std::vector<size_t> found{from};
+    for (size_t k = 0; k < found.size(); ++k)
+        for (size_t t : after[found[k]])
+            if (!seen[t]) seen[t] = true, found.push_back(t);
+    return seen;
+}
+
+void order_steps(std::vector<Step>& steps, Homes& homes) {
     const size_t n = steps.size();
     std::unordered_map<const Value*, std::vector<size_t>> writers;
     for (size_t i = 0; i < n; ++i)
@@ -46,6 +56,17 @@ void order_steps(std::vector<Step>& steps) {
         if (auto b = barrier.find(steps[i].region); b != barrier.end()) edge(i, b->second);
         if (auto b = barrier.find(steps[i].region - 1); b != barrier.end()) edge(b->second, i);
     }
+    const auto wanted = homes.wanted_order(steps);
+    for (size_t i = 0; i < n; ++i) {
+        if (wanted[i].empty()) continue;
+        const std::vector<bool> later = reachable(after, i);
+        for (const auto& b : wanted[i]) {
+            if (!later[b.step])
+                edge(b.step, i);
+            else if (b.source)
+                homes.lose(b.source);
+        }
+    }
     // A step is as urgent as the first one that waits for it.
     std::vector<size_t> topological;
     std::vector<int> left = waits;
@@ -55,6 +76,12 @@ void order_steps(std::vector<Step>& steps) {
         for (size_t t : after[topological[k]])
             if (--left[t] == 0) topological.push_back(t);
     BRAZE_CHECK(topological.size() == n, "the kernels and calls depend on each other in a circle");
+    // What needs no memory and lets go of some runs as soon as what it reads is there.
+    std::vector<int> ready_at(n, -1);
+    for (size_t i : topological) {
+        if (ready_at[i] >= 0 && homes.all_at_home(steps[i])) steps[i].position = ready_at[i];
+        for (size_t t : after[i]) ready_at[t] = std::max(ready_at[t], steps[i].position);
+    }
     std::vector<int> urgency(n);
     for (size_t k = n; k-- > 0;) {
         const size_t i = topological[k];

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/schedule/cluster.h"
+#include "core/schedule/homes.h"
 #include "core/schedule/nest.h"
 
 namespace braze::schedule {
@@ -18,7 +19,7 @@ struct Step {
 // The memory that a value is read from or written to: itself, or what it is a view of.
 const ir::Value* memory_of(const Facts& facts, const ir::Value* v);
 
-// Sorts the steps by data dependence, else in program order.
-void order_steps(std::vector<Step>& steps);
+// Sorts the steps by data dependence, else in program order, but so that homes can be used.
+void order_steps(std::vector<Step>& steps, Homes& homes);
 
 }  // namespace braze::schedule

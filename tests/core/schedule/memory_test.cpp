@@ -118,6 +118,103 @@ TEST(Memory, WhatIsReadLaterOrElsewhereIsNotWrittenTooEarly) {
     EXPECT_EQ(transposed.calls(), 1) << transposed.text();
 }
 
+TEST(Memory, CallsMayHaveReadWhatIsComputedInItsPlace) {
+    // through a view, by several calls, and by one that the program has after what is copied
+    const Checked c = check_text(R"(
+        %0 @0 : f32[4, 4] = input
+        %1 : f32[4, 4] = input
+        %2 : f32[4, 4] = call aten::mm(self=%1, mat2=%0)
+        %3 @0 : f32[4, 4]{1, 4} = permute(%0, dims=[1, 0]) aliases=[0]
+        %4 : f32[4, 4] = call aten::mm(self=%2, mat2=%3)
+        %5 : f32[4, 4] = add(%0, %4)
+        %6 : f32[4, 4] = call test::scale(self=%0)
+        %7 @0 : f32[4, 4] = call aten::copy_(self=%0, src=%5) writes=[0] aliases=[0]
+        return %6, %0
+    )");
+    EXPECT_EQ(c.calls(), 3) << c.text();
+    // what is computed in the place of what a later call needs
+    const Checked circle = check_text(R"(
+        %0 @0 : f32[4, 4] = input
+        %1 : f32[4, 4] = exp(%0)
+        %2 : f32[4, 4] = call test::scale(self=%1)
+        %3 : f32[4, 4] = call aten::mm(self=%2, mat2=%0)
+        %4 @0 : f32[4, 4] = call aten::copy_(self=%0, src=%1) writes=[0] aliases=[0]
+        return %3, %0
+    )");
+    EXPECT_EQ(circle.calls(), 3) << circle.text();
+    // a view that a call has made
+    check_text(R"(
+        %0 @0 : f32[4] = input
+        %1 @0 : f32[4] = call test::view(self=%0) aliases=[0]
+        %2 : f32[4] = exp(%0)
+        %3 : f32[4] = neg(%2)
+        %4 : f32[4] = call test::id(self=%3)
+        %5 : f32[4] = add(%1, %4)
+        %6 @0 : f32[4] = call aten::copy_(self=%0, src=%2) writes=[0] aliases=[0]
+        return %5, %0
+    )");
+}
+
+// The position of the first kernel that writes input k among the thunks, and of the first call of `callee`.
+static std::pair<size_t, size_t> write_and_call(const Checked& c, int k, std::string_view callee) {
+    size_t write = ~size_t{0}, call = ~size_t{0};
+    for (size_t i = 0; i < c.program.thunks.size(); ++i) {
+        if (const auto* run = std::get_if<runtime::RunKernel>(&c.program.thunks[i])) {
+            const loops::Kernel& kernel = c.program.kernels[static_cast<size_t>(run->kernel)];
+            for (size_t p = 0; p < run->slots.size(); ++p)
+                if (kernel.params[p].written && c.program.slots[static_cast<size_t>(run->slots[p])].input == k)
+                    write = std::min(write, i);
+        } else if (const auto* other = std::get_if<runtime::RunCall>(&c.program.thunks[i])) {
+            if (other->node->callee == callee) call = std::min(call, i);
+        }
+    }
+    return {write, call};
+}
+
+TEST(Memory, WhatNeedsNoMemoryRunsEarlyButNotBeforeWhatMayRaise) {
+    auto program = [](const std::string& last) {
+        return check_text(R"(
+            %0 @0 : f32[4, 4] = input
+            %1 : f32[4, 4] = input
+            %2 : f32[4, 4] = call aten::mm(self=%1, mat2=%0)
+            %3 : f32[4, 4] = exp(%1)
+            %4 : f32[4, 4] = )" +
+                          last + R"(
+            %5 : f32[4, 4] = add(%0, %2)
+            %6 @0 : f32[4, 4] = call aten::copy_(self=%0, src=%5) writes=[0] aliases=[0]
+            return %4
+        )");
+    };
+    const Checked early = program("call aten::mm(self=%3, mat2=%3)");
+    auto [write, call] = write_and_call(early, 0, "aten::mm");
+    EXPECT_EQ(write, call + 1) << early.text();
+    const Checked late = program("call test::scale(self=%3)");
+    std::tie(write, call) = write_and_call(late, 0, "test::scale");
+    EXPECT_LT(call, write) << late.text();
+    EXPECT_NE(write, ~size_t{0}) << late.text();
+}
+
+TEST(Memory, IndicesAreCheckedBeforeAnInputIsWritten) {
+    const Checked c = check_text(R"(
+        %0 @0 : f32[8, 4] = input
+        %1 : i64[8, 4] = input
+        %2 : f32[8, 4] = input
+        %8 : f32[8, 4] = input
+        %3 : f32[8, 4] = add(%0, %8)
+        %4 : f32[8, 4] = exp(%2)
+        %5 : f32[8, 4] = call test::scale(self=%4)
+        %6 : f32[8, 4] = gather(%5, %1, dim=0)
+        %7 @0 : f32[8, 4] = call aten::copy_(self=%0, src=%3) writes=[0] aliases=[0]
+        return %6
+    )");
+    EXPECT_EQ(c.calls(), 1) << c.text();
+    size_t check = 0;
+    for (size_t i = 0; i < c.program.thunks.size(); ++i)
+        if (const auto* run = std::get_if<runtime::RunKernel>(&c.program.thunks[i]))
+            if (c.program.kernels[static_cast<size_t>(run->kernel)].has_checks) check = i;
+    EXPECT_GT(write_and_call(c, 0, "").first, check) << c.text();
+}
+
 TEST(Memory, AnAliasingCallKeepsItsOperandAlive) {
     check_text(R"(
         %0 : f32[64] = input
