@@ -115,6 +115,7 @@ class Tracer final : public frontend::Capture {
     void leave();
     void release_thread();
     std::string autograd_obstacle(const std::vector<at::Tensor>& outputs) const;
+    void take_out_views(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& roots) const;
     bool one_function_suffices(const std::vector<at::Tensor>& outputs) const;
     at::Tensor fake_tangent(const at::Tensor& output, int id);
     std::optional<JointTrace> record_backward(const std::vector<at::Tensor>& all, const std::vector<int>& roots,

@@ -9,6 +9,7 @@
 
 #include "bridge/capture.h"
 #include "bridge/options.h"
+#include "bridge/output_views.h"
 #include "bridge/pending.h"
 #include "core/ir/graph.h"
 
@@ -199,6 +200,24 @@ static std::vector<std::vector<int>> likely_roots(const std::vector<at::Tensor>&
     return choices;
 }
 
+// Views of other outputs and of inputs are made behind the program.
+void Tracer::take_out_views(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& roots) const {
+    std::vector<int> values;
+    std::vector<bool> requires_grad;
+    for (const at::Tensor& t : outputs) {
+        const FakeImpl* fake = as_fake(t);
+        values.push_back(fake->epoch() == epoch_ ? fake->value() : -1);
+        requires_grad.push_back(t.requires_grad());
+    }
+    const auto found = find_views(trace_, values, requires_grad);
+    std::unordered_set<c10::TensorImpl*> views;
+    for (size_t i = 0; i < outputs.size(); ++i)
+        if (found[i]) views.insert(outputs[i].unsafeGetTensorImpl());
+    auto is_view = [&](const at::Tensor& t) { return views.contains(t.unsafeGetTensorImpl()); };
+    std::erase_if(outputs, is_view);
+    std::erase_if(roots, is_view);
+}
+
 void Tracer::trace_backward(const std::vector<PyObject*>& outputs, int n_inputs) {
     backward_.reset();
     used_up_.clear();
@@ -219,6 +238,7 @@ void Tracer::trace_backward(const std::vector<PyObject*>& outputs, int n_inputs)
         std::erase_if(tensors, used_up);
     }
     if (options_.backend.kind != frontend::BackendChoice::Kernels) return;  // replayed under eager's autograd
+    take_out_views(tensors, roots);
     if (roots.empty() || !one_function_suffices(tensors)) return;
     BackwardTraces found;
     for (const at::Tensor& t : roots) found.roots.push_back(as_fake(t)->value());

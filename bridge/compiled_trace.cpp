@@ -8,6 +8,7 @@
 #include "bridge/execute.h"
 #include "bridge/gil.h"
 #include "bridge/options.h"
+#include "bridge/output_views.h"
 #include "bridge/replay.h"
 #include "bridge/training.h"
 #include "core/ir/text.h"
@@ -33,8 +34,7 @@ class CompiledTrace final : public frontend::CompiledGraph {
             replay_ = std::make_shared<const Replay>(shared_, outputs_);
         else
             compile();
-        if (needs_grad && backward) training_.emplace(shared_, outputs_, replay_, std::move(*backward));
-        if (training_) training_->plan();
+        if (needs_grad && backward) train_with(std::move(*backward));
     }
     ~CompiledTrace() override {
         Gil gil;
@@ -83,6 +83,13 @@ class CompiledTrace final : public frontend::CompiledGraph {
     std::string text() const override { return ir::print(to_graph(trace_, outputs_).graph); }
 
   private:
+    void train_with(BackwardTraces backward) {
+        views_.emplace(trace_, outputs_);
+        auto replay = views_->any() ? std::make_shared<const Replay>(shared_, views_->others()) : replay_;
+        training_.emplace(shared_, views_->others(), std::move(replay), std::move(backward));
+        training_->plan();
+    }
+
     void compile() {
         Converted converted = to_graph(trace_, outputs_);
         output_slots_ = std::move(converted.outputs);
@@ -207,11 +214,14 @@ class CompiledTrace final : public frontend::CompiledGraph {
         return false;
     }
 
-    static void train(const std::shared_ptr<const TrainingPlan>& plan, const Inputs& inputs,
-                      std::vector<at::Tensor>& results) {
+    void train(const std::shared_ptr<const TrainingPlan>& plan, const Inputs& inputs,
+               std::vector<at::Tensor>& results) const {
         std::optional<pybind11::gil_scoped_release> no_gil;
         if (plan->forward->long_running()) no_gil.emplace();
         results = Training::run(plan, inputs.tensors, inputs.integers);
+        if (!views_->any()) return;
+        const SymbolValues sizes(*trace_.symbols, [&](int input, int axis) { return inputs.size(input, axis); });
+        results = views_->complete(std::move(results), inputs.tensors, sizes);
     }
 
     void replay(const Inputs& inputs, std::vector<at::Tensor>& results) {
@@ -256,7 +266,8 @@ class CompiledTrace final : public frontend::CompiledGraph {
     std::vector<TraceOutput> outputs_;
     bool needs_grad_;
     std::shared_ptr<const Replay> replay_;
-    std::optional<Training> training_;  // in replay_'s place wherever it has a plan
+    std::optional<OutputViews> views_;
+    std::optional<Training> training_;  // of the other outputs, in replay_'s place wherever it has a plan
     std::optional<Executor> executor_;
     std::vector<int> output_slots_;    // as Converted::outputs
     std::vector<bool> shares_memory_;  // by output

@@ -519,3 +519,85 @@ def test_autocast():
     for i in range(3):
         assert_same(compiled(*batch(i)), eager(*batch(i)), rtol=2e-2, atol=2e-2)
         assert_same_state(mine, theirs, rtol=5e-2, atol=5e-2)
+
+
+class Tied(nn.Module):
+    """A language model whose embedding is its last layer, too: calls read it before and after other gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(40, 24)
+        self.mixing = nn.Linear(24, 24)
+        self.norm = nn.LayerNorm(24)
+
+    def forward(self, x):
+        h = self.embedding(x)
+        h = self.norm(h + torch.tanh(self.mixing(h)))
+        return h @ self.embedding.weight.T
+
+
+class Images(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+        )
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(F.max_pool2d(self.body(x), 2).mean((2, 3)))
+
+
+def whole_step(model, optimizer):
+    def step(x, y):
+        loss = F.cross_entropy(model(x).flatten(0, -2), y.flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return step
+
+
+@pytest.mark.parametrize("make_optimizer", [lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), torch.optim.AdamW])
+@pytest.mark.parametrize(
+    "make, x",
+    [
+        (Tied, torch.arange(10).view(2, 5)),
+        (Images, torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))),
+    ],
+)
+def test_parameters_are_updated_in_place(make, x, make_optimizer):
+    torch.manual_seed(0)
+    model = make().double()
+    x = x.double() if x.is_floating_point() else x
+    y = torch.arange(x[..., 0].numel() if make is Images else x.numel())[: 2 if make is Images else None] % 4
+    runs = []
+    for compiled in (False, True):
+        mine = copy.deepcopy(model)
+        optimizer = make_optimizer(mine.parameters())
+        step = whole_step(mine, optimizer)
+        if compiled:
+            step = braze.compile(step)
+        addresses = [p.data_ptr() for p in mine.parameters()]
+        losses = [step(x, y).detach() for _ in range(5)]
+        assert addresses == [p.data_ptr() for p in mine.parameters()]
+        runs.append((losses, [t.detach() for t in mine.state_dict().values()]))
+    assert_same(runs[0], runs[1])
+
+
+def test_nothing_is_updated_where_an_index_is_out_of_range():
+    torch.manual_seed(0)
+    model = Tied()
+    step = braze.compile(whole_step(model, torch.optim.SGD(model.parameters(), 0.1)))
+    x, y = torch.arange(10).view(2, 5), torch.arange(10) % 4
+    for _ in range(3):
+        step(x, y)
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(IndexError):
+        step(x + 35, y)
+    assert_same(before, [p.detach() for p in model.parameters()])
