@@ -224,6 +224,72 @@ def test_state_that_is_saved_and_loaded():
     assert_close(model, expected)
 
 
+def test_a_group_that_is_added():
+    model, expected, x = two_models()
+    mine, theirs = (optim.Adam(m[0].parameters()) for m in (model, expected))
+    step = braze.compile(mine.step)
+    for m, o, s in ((model, mine, step), (expected, theirs, theirs.step)):
+        train(m, x, o, s, 3)
+        o.add_param_group({"params": m[2].parameters(), "lr": 0.1, "betas": (0.8, 0.9)})
+        train(m, x, o, s, 3)
+        o.add_param_group({"params": m[4].weight})
+        train(m, x, o, s, 3)
+    assert_close(model, expected)
+
+
+# Not `capturable`: eager refuses it on the CPU.
+VARIANTS = [
+    {"maximize": True},
+    {"differentiable": True},
+    {"lr": torch.tensor(0.01)},
+    {"weight_decay": 0.1},
+    {"foreach": True, "maximize": True},
+    {"fused": True},
+    {"fused": True, "lr": torch.tensor(0.01)},
+]
+
+
+@pytest.mark.parametrize("name", [n for n in OPTIMIZERS if "," not in n])
+def test_variants(name):
+    tried = 0
+    for arguments in VARIANTS:
+        model, expected, x = two_models()
+        parameters = [[p for p in m.parameters() if name != "Muon" or p.dim() == 2] for m in (model, expected)]
+        try:
+            mine, theirs = (
+                OPTIMIZERS[name][0](p, **{**OPTIMIZERS[name][1], **copy.deepcopy(arguments)}) for p in parameters
+            )
+        except (TypeError, ValueError, RuntimeError):
+            continue  # it has no such argument
+        try:
+            train(expected, x, theirs, theirs.step, 4)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=error.args[0][:20]):
+                train(model, x, mine, braze.compile(mine.step), 4)
+            continue
+        train(model, x, mine, braze.compile(mine.step), 4)
+        assert_close(model, expected)
+        tried += 1
+    assert tried >= 1
+
+
+@pytest.mark.parametrize("name", [n for n in OPTIMIZERS if n.split(",")[0] not in ("Adafactor", "Muon")])
+@pytest.mark.parametrize("foreach", [False, True])
+def test_complex_parameters(name, foreach):
+    cls, arguments, _ = OPTIMIZERS[name]
+    torch.manual_seed(0)
+    mine = [torch.randn(3, 4, dtype=torch.complex64, requires_grad=True), torch.randn(5, requires_grad=True)]
+    theirs = [p.detach().clone().requires_grad_() for p in mine]
+    for parameters, compiled in ((mine, True), (theirs, False)):
+        optimizer = cls(parameters, foreach=foreach, **arguments)
+        step = braze.compile(optimizer.step) if compiled else optimizer.step
+        for _ in range(4):
+            optimizer.zero_grad()
+            sum((p.abs() ** 2).sum() for p in parameters).backward()
+            step()
+    torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
 def test_a_closure():
     model, expected, x = two_models()
     mine, theirs = optim.Adam(model.parameters()), optim.Adam(expected.parameters())
