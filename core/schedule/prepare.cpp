@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "core/ir/builder.h"
 #include "core/schedule/facts.h"
@@ -174,6 +176,34 @@ bool strided_call(Node* n, Builder& b) {
     return true;
 }
 
+// ---- one value for several inputs
+
+// A value can be computed in the memory of one input that it is copied to. For each other one it gets a copy beside it,
+// which the same kernel can store there. (Not of what is written in place later.)
+void copy_once_each(ir::Graph& g) {
+    std::unordered_set<int> written;
+    std::unordered_map<const Value*, std::vector<Node*>> writes_of;
+    for (Node* n : g.nodes) {
+        for (int w : n->writes) written.insert(n->operands[static_cast<size_t>(w)]->storage);
+        if (n->op != Op::Call || n->callee != "aten::copy_" || n->operands.size() != 2) continue;
+        const Value *input = n->operands[0], *source = n->operands[1];
+        if (input->node->op == Op::Input && is_computed(*source->node) && source->type == input->type)
+            writes_of[source].push_back(n);
+    }
+    std::erase_if(writes_of, [&](const auto& entry) {
+        return entry.second.size() < 2 || (entry.first->storage >= 0 && written.contains(entry.first->storage));
+    });
+    if (writes_of.empty()) return;
+    ir::rewrite(g, [&](Node* n, Builder& b) {
+        auto it = n->operands.size() == 2 ? writes_of.find(n->operands[1]) : writes_of.end();
+        if (it == writes_of.end() || it->second[0] != n) return false;
+        Value* source = n->operands[1];
+        for (size_t k = 1; k < it->second.size(); ++k)
+            it->second[k]->operands[1] = b.copy(source, source->type.strides);
+        return false;
+    });
+}
+
 }  // namespace
 
 void prepare(ir::Graph& g) {
@@ -184,6 +214,7 @@ void prepare(ir::Graph& g) {
         return true;
     });
     ir::rewrite(g, [](Node* n, Builder& b) { return ir::kind(n->op) == ir::OpKind::Reduce && split_reduction(n, b); });
+    copy_once_each(g);
 }
 
 }  // namespace braze::schedule

@@ -97,6 +97,22 @@ TEST(Memory, WhatIsCopiedIntoAnInputIsComputedThere) {
     EXPECT_EQ(c.program.arena_bytes, 0) << c.text();
 }
 
+TEST(Memory, WhatIsCopiedIntoSeveralInputsIsComputedInEach) {
+    const Checked c = check_text(R"(
+        %0 @0 : f32[4] = input
+        %1 @1 : f32[4] = input
+        %2 @2 : f32[4] = input
+        %3 : f32[4] = add(%0, %1)
+        %4 @0 : f32[4] = call aten::copy_(self=%0, src=%3) writes=[0] aliases=[0]
+        %5 @1 : f32[4] = call aten::copy_(self=%1, src=%3) writes=[0] aliases=[0]
+        %6 @2 : f32[4] = call aten::copy_(self=%2, src=%3) writes=[0] aliases=[0]
+        return %0
+    )");
+    EXPECT_EQ(c.calls(), 0) << c.text();
+    EXPECT_EQ(c.kernels(), 1) << c.text();
+    EXPECT_EQ(c.program.arena_bytes, 0) << c.text();
+}
+
 TEST(Memory, WhatIsReadLaterOrElsewhereIsNotWrittenTooEarly) {
     // the old elements are read out of order, by a later kernel, by a call
     for (const char* reader : {"%3 : f32[4, 4]{1, 4} = permute(%0, dims=[1, 0])\n%4 : f32[4, 4] = exp(%3)",
