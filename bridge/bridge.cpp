@@ -19,7 +19,9 @@ struct Bridge final : frontend::TensorBridge {
     PyTypeObject* symbolic_int_class() const override { return bridge::symbolic_int_class(); }
     PyTypeObject* symbolic_float_class() const override { return bridge::symbolic_float_class(); }
     PyObject* with_own_numbers(PyObject* o) const override { return bridge::with_own_numbers(o); }
+    // None where a dispatch mode of the program wants to see each operator: a graph would hide them.
     std::unique_ptr<frontend::Capture> begin_capture(frontend::CaptureOptions options) override {
+        if (c10::impl::TorchDispatchModeTLS::stack_len() > 0) return nullptr;
         return std::make_unique<Tracer>(std::move(options));
     }
     std::unique_ptr<frontend::TensorGuard> tensor_guard(PyObject* real, uint64_t dynamic_dims,

@@ -2,6 +2,7 @@
 
 #include "bridge/backward_node.h"
 
+#include <ATen/SavedTensorHooks.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "bridge/frontend_off.h"
@@ -20,6 +21,8 @@ class CompiledCalls final : public frontend::CompiledGraph {
     CompiledCalls(Trace trace, std::vector<TraceOutput> outputs, bool needs_grad,
                   const frontend::BackendChoice& backend, const std::vector<PyObject*>& reals)
         : trace_(std::move(trace)), outputs_(std::move(outputs)), needs_grad_(needs_grad) {
+        writes_ = backend.kind == frontend::BackendChoice::User;
+        for (int v : trace_.inputs) writes_ |= v >= 0 && trace_.written_sets[trace_.values[v].alias_set];
         FrontendOff off;
         graph_ = to_fx(trace_, outputs_, needs_grad);
         text_ = py::cast<std::string>(py::str(graph_.module.attr("graph")));
@@ -72,6 +75,7 @@ class CompiledCalls final : public frontend::CompiledGraph {
         END_HANDLE_TH_ERRORS_RET(false)
     }
 
+    bool wrote() const override { return writes_ || !at::SavedTensorDefaultHooks::get_tls_state().stack.empty(); }
     int ops() const override { return static_cast<int>(trace_.records.size()); }
     int torch_ops() const override { return trace_.torch_ops; }
     int kernels() const override { return 0; }
@@ -102,6 +106,7 @@ class CompiledCalls final : public frontend::CompiledGraph {
     Trace trace_;
     std::vector<TraceOutput> outputs_;
     bool needs_grad_;
+    bool writes_;  // or may write: nothing is known of what a user's backend makes
     FxGraph graph_;
     py::object compiled_;
     std::string text_;

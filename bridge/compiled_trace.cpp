@@ -1,6 +1,7 @@
 #include "bridge/compiled_trace.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/SavedTensorHooks.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "bridge/backward_node.h"
@@ -45,6 +46,7 @@ class CompiledTrace final : public frontend::CompiledGraph {
         HANDLE_TH_ERRORS
         TORCH_CHECK(n_outputs == static_cast<int>(outputs_.size()), "expected ", outputs_.size(), " outputs, got ",
                     n_outputs);
+        run_wrote() = false;
         std::vector<at::Tensor> results;
         Inputs given(trace_, inputs, n_inputs);
         std::optional<RandomState> random;
@@ -69,7 +71,8 @@ class CompiledTrace final : public frontend::CompiledGraph {
         END_HANDLE_TH_ERRORS_RET(false)
     }
 
-    bool wrote() const override { return run_wrote(); }
+    // (what hooks on saved tensors did can't be undone either, and what they raise is the program's)
+    bool wrote() const override { return run_wrote() || !at::SavedTensorDefaultHooks::get_tls_state().stack.empty(); }
     int ops() const override { return static_cast<int>(trace_.records.size()); }
     int torch_ops() const override { return trace_.torch_ops; }
     int kernels() const override {

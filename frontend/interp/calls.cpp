@@ -189,6 +189,14 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
             if (a.n == 1 && Py_TYPE(a.v[0]) == symbolic_float &&
                 (f.name.ends_with(".as_tensor") || f.name.ends_with(".tensor")))
                 scalar = scalar_tensor(a.kwnames);
+            // (torch hides this detach from modes)
+            Owned detached;
+            if (f.name.ends_with("._make_subclass") && a.n >= 2 && t.capture->is_fake(a.v[1])) {
+                detached = Owned::steal(PyObject_CallMethod(a.v[1], "detach", nullptr));
+                if (!detached) return nullptr;
+                all[1] = detached.get();
+                a.v = all.data();
+            }
             return finish_c_call(t, vectorcall(scalar ? scalar.get() : callable, a));
         }
         case Policy::FreshOrIo:
@@ -465,10 +473,7 @@ static PyObject* dispatch(Tracer& t, PyObject* callable, Args a) {
         f.name = Py_TYPE(callable)->tp_name;
         return call_special(t, f, callable, a);
     }
-    if (named(callable, "instancemethod")) {
-        if (read_arguments(t, a) < 0) return nullptr;
-        return finish_c_call(t, vectorcall(callable, a));
-    }
+    if (named(callable, "instancemethod")) return call(t, PyInstanceMethod_GET_FUNCTION(callable), a);
     if (is_python_class(Py_TYPE(callable))) {
         static PyObject* call_name = PyUnicode_InternFromString("__call__");
         PyObject* m = t.type_attribute(Py_TYPE(callable), call_name);

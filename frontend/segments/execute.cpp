@@ -226,6 +226,7 @@ static Lookup compile_at(Unit& u, CodeState& cs, PyObject* function, int at, con
             if (++pos.raised >= 8) pos.eager = true;
             return Lookup::Eager;
         case TraceKind::Eager:
+            if (r.id.empty()) return Lookup::Eager;  // this call only
             statistics().graph_breaks++;
             log("graph_break", "not compiled: " + code_name(co) + ": " + r.why, {{"id", r.id}});
             if (r.raises || raises(u)) return break_error(u, r.why);

@@ -19,7 +19,6 @@ struct Segment {
     GuardSet guards;
     std::vector<SourceId> inputs;
     std::unique_ptr<CompiledGraph> graph;  // nullptr: no tensor operation
-    bool repeatable = true;                // the graph changes no input: after an error eager can start over
     int n_outputs = 0;
     Recipes recipes;
     std::vector<Effect> effects;
@@ -92,7 +91,7 @@ struct TraceResult {
     std::shared_ptr<Segment> segment;
     std::string why;                    // Eager
     bool raises = false;                // the break is an error
-    std::string id = "cannot-rebuild";  // Eager: of the break
+    std::string id = "cannot-rebuild";  // Eager: of the break; empty: this call can't be traced, others may
 };
 // Traces `function` from instruction `next` with that state and compiles what it finds. Error: a Python exception is
 // set.

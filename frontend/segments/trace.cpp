@@ -116,8 +116,6 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, PyObject* guard_fil
             *why = "error";
             return false;
         }
-        // (before the capture hands its trace over)
-        for (int i = 0; i < static_cast<int>(t.inputs.size()); ++i) s.repeatable &= !t.capture->mutated_input(i);
         s.graph = t.capture->finish(outputs, static_cast<int>(t.inputs.size()));
         if (!s.graph) {
             // an obstacle that only shows at the end (hooks in autograd's graph)
@@ -224,7 +222,7 @@ static TraceResult trace(Unit& unit, PyObject* function, PyObject* const* state,
         statistics().traces++;
         auto before = tensor_bridge()->state_guard();
         Tracer t(function, state, n_state, nlocals, next == 0, forced, dynamic, backend);
-        if (!t.capture) return {TraceKind::Eager, nullptr, "no capture"};
+        if (!t.capture) return {TraceKind::Eager, nullptr, "a dispatch mode of the program", false, ""};
         // What no LOAD_FAST will read: the value stack, cells, and arguments that become cells.
         std::vector<PyObject*> scratch(state, state + n_state);
         std::vector<Owned> kept;
@@ -350,7 +348,6 @@ static TraceResult trace(Unit& unit, PyObject* function, PyObject* const* state,
             }
         }
         // What a backend of the program's raises is the program's, and its effects are unknown.
-        s->repeatable = backend.kind != BackendChoice::User;
         if (!finish(t, *s, *before, unit.options.guard_filter.get(), &why)) {
             if (why == "program") return {TraceKind::Error, nullptr, "", true};
             if (why == "error") return {TraceKind::Error, nullptr, ""};
@@ -449,7 +446,7 @@ RunResult run_segment(Segment& s, const Roots& roots, int* failed) {
         PyObject** in = n > 64 ? in_big.data() : in_small;
         for (size_t i = 0; i < n; ++i) in[i] = f.fetch(s.inputs[i]);
         if (provoked("run") || !s.graph->run(in, static_cast<int>(n), outputs, s.n_outputs))
-            return {s.repeatable || !s.graph->wrote() ? RunResult::Failed : RunResult::Error};
+            return {s.graph->wrote() ? RunResult::Error : RunResult::Failed};
     }
     Builder b(s.recipes, f, outputs);
     RunResult r{s.returns ? RunResult::Returned : RunResult::Stopped};

@@ -5,6 +5,7 @@
 
 #include "bridge/bridge.h"
 #include "frontend/cpython/api.h"
+#include "frontend/segments/segment.h"
 #include "frontend/support/ref.h"
 
 using braze::frontend::Owned;
@@ -12,6 +13,10 @@ namespace fe = braze::frontend;
 
 // No front end is linked: nothing is traced or hooked.
 extern "C" int bz_mode_set(int) { return BZ_OFF; }
+fe::Settings& fe::settings() {
+    static auto* none = new Settings;
+    return *none;
+}
 
 namespace {
 

@@ -246,3 +246,19 @@ def test_kept_values_go_after_their_last_use():
     out = subprocess.run([sys.executable, "-c", PEAK], env=env, capture_output=True, text=True, check=True).stdout
     eager, mine = map(int, out.split())
     assert mine < eager + 2048  # KiB: one activation
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint_around_a_compiled_function(reentrant):
+    """The checkpoint stops its second run by an exception from a hook on saved tensors."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+    compiled = braze.compile(net)
+    for _ in range(3):
+        found = []
+        for f in (compiled, net):
+            x = torch.ones(3, 4, requires_grad=True)
+            checkpoint(f, x, use_reentrant=reentrant).pow(2).sum().backward()
+            found.append([x.grad, *(p.grad for p in net.parameters())])
+            net.zero_grad()
+        assert_same(found[0], found[1])

@@ -201,3 +201,30 @@ def test_a_view_of_all_that_is_written_is_no_input(other_use):
         assert_same(v, torch.full((3, 4), 0.5))
         w.add_(1)
         assert_same(a, torch.full((3, 4), 1.5))
+
+
+class Marked(torch.Tensor):
+    pass
+
+
+def test_tensors_of_a_class_made_inside():
+    def f(x):
+        y = x * 2
+        return (
+            torch.Tensor._make_subclass(Marked, x),
+            nn.Parameter(x, False),
+            nn.Parameter(y),
+            y,
+            nn.Parameter(y, False),
+        )
+
+    compiled = braze.compile(f)
+    for _ in range(2):
+        x = torch.ones(3)
+        mine, theirs = compiled(x), f(x)
+        assert [type(t) for t in mine] == [type(t) for t in theirs]
+        assert mine[0].data_ptr() == mine[1].data_ptr() == x.data_ptr()
+        assert mine[2].data_ptr() == mine[3].data_ptr() == mine[4].data_ptr()
+        assert [(t.requires_grad, t.is_leaf) for t in mine] == [(t.requires_grad, t.is_leaf) for t in theirs]
+        for m, t in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(m.as_subclass(torch.Tensor), t.as_subclass(torch.Tensor))
