@@ -246,7 +246,7 @@ void Tracer::take_operand(Pending& p, int arg, int pos, at::Tensor& t) {
     } else if (value.kind == ValueInfo::Undefined) {
         stop("autograd", "a tensor that the backward of an autograd.Function made is used outside");
     }
-    p.record.operands.push_back({arg, pos, fake->value(), t.requires_grad()});
+    p.record.operands.push_back({arg, pos, fake->value(), t.requires_grad() || carries_gradient(p, *fake)});
     p.operands.push_back(t);
     p.symbolic |= fake->symbolic() != nullptr;
     bool own_twin = p.info.args[arg].writes && (p.info.resizes_out || p.info.functional);
@@ -257,6 +257,33 @@ void Tracer::take_operand(Pending& p, int arg, int pos, at::Tensor& t) {
     } else {
         t = twin;
     }
+}
+
+// Whether a tensor that needs no gradient here needs one where the operators are run again under autograd: what stands
+// for a lazy conjugate or negative view is made below autograd, which only sees the view.
+bool Tracer::carries_gradient(const Pending& p, const FakeImpl& fake) {
+    if (unseen_.empty()) return false;
+    auto it = unseen_.find(fake.value());
+    if (it == unseen_.end() || fake.requires_grad() || !at::GradMode::is_enabled()) return false;
+    // (results of the operator that took it: autograd has set theirs, unless that operator is several)
+    if (it->second == Unseen::Result && c10::isFloatingType(fake.twin().scalar_type()))
+        stop("autograd", p.info.callee + " below a lazy conjugate or negative view that needs a gradient");
+    return it->second == Unseen::Copy;
+}
+
+void Tracer::note_unseen(const Pending& p) {
+    const Record& r = p.record;
+    if (!at::GradMode::is_enabled() || r.operands.empty() || in_backward_) return;
+    auto is_copy = [&](const Operand& o) {
+        auto it = unseen_.find(o.value);
+        return it != unseen_.end() && it->second == Unseen::Copy;
+    };
+    const Operand& first = r.operands[0];
+    const bool copies =
+        p.info.callee == "aten::clone" && first.requires_grad && trace_.values[static_cast<size_t>(first.value)].lazy;
+    if (copies && function_operands_) stop("autograd", "a lazy conjugate or negative view that needs a gradient");
+    if (!copies && (unseen_.empty() || std::none_of(r.operands.begin(), r.operands.end(), is_copy))) return;
+    for (int v : r.results) unseen_.try_emplace(v, copies ? Unseen::Copy : Unseen::Result);
 }
 
 // Replaces fakes by their twins and keeps what the record needs.
@@ -337,13 +364,17 @@ bool Tracer::numbers_in_graph() const {
            (options_.backend.kind == Backend::Kernels || options_.backend.kind == Backend::AotEager);
 }
 
-// A scalar read from a constant of the program that nothing has written is known.
-bool Tracer::read_constant(const Pending& p, torch::jit::Stack* stack) {
-    if (p.info.callee != "aten::_local_scalar_dense" || p.record.operands.size() != 1) return false;
-    const ValueInfo& value = trace_.values[p.record.operands[0].value];
-    if (value.kind != ValueInfo::Constant || trace_.written_sets[value.alias_set]) return false;
-    torch::jit::drop(*stack, 1);
-    stack->emplace_back(trace_.constants[value.producer].item());
+// Whether the data decides the sizes of the results, for an operator that is tagged so.
+static bool data_decides_sizes(const OperatorInfo& info, const c10::IValue* args) {
+    if (info.callee == "aten::_ctc_loss") return false;  // lengths are numbers here
+    if (info.callee == "aten::repeat_interleave.Tensor") {
+        int k = info.arg_index("output_size");
+        return k < 0 || args[k].isNone();
+    }
+    if (info.callee == "aten::linalg_lstsq") {  // residuals, where the driver finds out about the rank
+        const c10::IValue& driver = args[info.arg_index("driver")];
+        return driver.isString() && driver.toStringRef() != "gels" && driver.toStringRef() != "gelsy";
+    }
     return true;
 }
 
@@ -358,11 +389,8 @@ void Tracer::refuse_data_dependence(const Pending& p, torch::jit::Stack* stack) 
         }
         return;
     }
-    if (info.callee == "aten::repeat_interleave.Tensor") {
-        int k = info.arg_index("output_size");
-        if (k >= 0 && !stack->at(stack->size() - info.args.size() + k).isNone()) return;
-    }
-    stop("data-dependent", info.callee);
+    if (data_decides_sizes(info, stack->data() + (stack->size() - info.args.size())))
+        stop("data-dependent", info.callee);
 }
 
 // Whether an operator that writes its first argument takes the others as they are: then the shape function has nothing
@@ -601,11 +629,7 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     WithoutMode without;
     const bool keeps = policy_keeps(op, args, info.args.size());
     take_arguments(p, args);
-    // (what resolves it below autograd would cut the gradient when the operators are run again)
-    if (info.callee == "aten::clone" && at::GradMode::is_enabled() && !p.operands.empty() &&
-        p.record.operands[0].requires_grad && trace_.values[p.record.operands[0].value].lazy)
-        stop("autograd", "a lazy conjugate or negative view that needs a gradient");
-    if (info.data_value && (read_constant(p, stack) || read_item(p, stack))) return;
+    if (info.data_value && (read_known(p, stack) || read_item(p, stack))) return;
     if (info.data_value || info.data_shape) refuse_data_dependence(p, stack);
     refuse_wrong_masks(p);
     refuse_overlap(p);
@@ -635,6 +659,7 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     // An operator without tensor results that writes nothing answers a question about metadata, or, if it returns
     // nothing at all, checks.
     if (!tensors && r.writes.empty() && !info.returns.empty()) return;
+    note_unseen(p);
     r.grad_mode = at::GradMode::is_enabled();
     r.ordered = (info.random && !draws_nothing(r)) || info.returns.empty();
     r.line = current_line(keeps);

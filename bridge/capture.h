@@ -75,6 +75,8 @@ class Tracer final : public frontend::Capture {
     at::Tensor resolve_real(const at::Tensor& real);
     at::Tensor lift_constant(const at::Tensor& real);
     void take_operand(Pending& p, int arg, int pos, at::Tensor& t);
+    bool carries_gradient(const Pending& p, const FakeImpl& fake);
+    void note_unseen(const Pending& p);
     void take_arguments(Pending& p, c10::IValue* args);
     // Whether floats that only a run knows can be in the graph.
     bool numbers_in_graph() const;
@@ -85,7 +87,8 @@ class Tracer final : public frontend::Capture {
     int contents_after(const Pending& p, at::ScalarType dtype);
     void note_contents(const Pending& p);
     void record_foreach(const OperatorInfo& info, torch::jit::Stack* stack);
-    bool read_constant(const Pending& p, torch::jit::Stack* stack);
+    at::Tensor known_scalar(int value, int depth);
+    bool read_known(const Pending& p, torch::jit::Stack* stack);
     void refuse_data_dependence(const Pending& p, torch::jit::Stack* stack);
     void refuse_wrong_masks(const Pending& p);
     void refuse_differentiable_writes(const OperatorInfo& info, const c10::IValue* args);
@@ -163,8 +166,10 @@ class Tracer final : public frontend::Capture {
     std::unordered_map<int, int> contents_;  // of scalars, by alias set: nodes of FloatNodes
     std::vector<bool> touched_;              // by input id
     int open_torch_op_ = -1;
-    std::vector<int> lazy_sets_;    // alias sets with a value that is conjugated or negated when it is read
-    std::vector<PyObject*> reals_;  // by input id; the front end holds them
+    enum class Unseen : uint8_t { Copy, Result };
+    std::unordered_map<int, Unseen> unseen_;  // copies of lazy views below autograd, and what is made of them
+    std::vector<int> lazy_sets_;              // alias sets with a value that is conjugated or negated when it is read
+    std::vector<PyObject*> reals_;            // by input id; the front end holds them
     int regions_ = 0, region_ = 0, region_depth_ = 0;
     THPObjectPtr policy_;
     std::string last_line_;

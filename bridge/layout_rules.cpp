@@ -83,19 +83,23 @@ void corrected(const char* callee, Fix fix, Stack* s) {
 }
 
 // ---- MEASURED
-// A tensor of zeros that lies in memory as `meta` does.
-at::Tensor sample(const at::Tensor& meta) {
+enum class Contents : uint8_t { Zeros, Diagonal };
+
+// A tensor with these contents that lies in memory as `meta` does.
+at::Tensor sample(const at::Tensor& meta, Contents contents) {
     at::Tensor t = at::detail::empty_strided_cpu(meta.sizes(), meta.strides(), meta.scalar_type());
     t.zero_();
+    if (contents == Contents::Diagonal && t.dim() >= 2) t.diagonal(0, -2, -1).fill_(1);
     if (meta.is_conj()) t.unsafeGetTensorImpl()->_set_conj(true);
     if (meta.is_neg()) t.unsafeGetTensorImpl()->_set_neg(true);
     return t;
 }
-c10::IValue sample_of(const c10::IValue& v) {
-    if (v.isTensor()) return v.toTensor().defined() && v.toTensor().is_meta() ? c10::IValue(sample(v.toTensor())) : v;
+c10::IValue sample_of(const c10::IValue& v, Contents contents) {
+    if (v.isTensor())
+        return v.toTensor().defined() && v.toTensor().is_meta() ? c10::IValue(sample(v.toTensor(), contents)) : v;
     if (v.isTensorList()) {
         c10::List<at::Tensor> list;
-        for (const at::Tensor& t : v.toTensorVector()) list.push_back(sample(t));
+        for (const at::Tensor& t : v.toTensorVector()) list.push_back(sample(t, contents));
         return list;
     }
     if (v.isDevice()) return c10::IValue(c10::Device(c10::kCPU));
@@ -115,27 +119,12 @@ c10::IValue meta_of(const c10::IValue& v) {
     for (const at::Tensor& t : v.toTensorVector()) list.push_back(meta_of(t));
     return list;
 }
-const std::unordered_map<std::string, ShapeRule>& rules() {
-    static const std::unordered_map<std::string, ShapeRule> table = {
-#define SIZES(callee, n, function) {callee, sized<n, function>},
-#define LAYOUT(callee, fix) {callee, [](Stack* s) { corrected(callee, fix, s); }},
-#define MEASURED(callee) {callee, [](Stack* s) { measured(callee, s); }},
-#include "bridge/shape_rules.def"
-#undef SIZES
-#undef LAYOUT
-#undef MEASURED
-    };
-    return table;
-}
-
-}  // namespace
-
-void measured(const char* callee, Stack* s) {
+void measure(const char* callee, Stack* s, Contents contents) {
     const OperatorInfo& info = OperatorInfo::named(callee);
     FrontendOff off;
     auto first = s->end() - static_cast<int64_t>(info.args.size());
     Stack real;
-    for (auto it = first; it != s->end(); ++it) real.push_back(sample_of(*it));
+    for (auto it = first; it != s->end(); ++it) real.push_back(sample_of(*it, contents));
     try {
         at::AutoDispatchBelowADInplaceOrView below;
         c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -146,6 +135,25 @@ void measured(const char* callee, Stack* s) {
     s->erase(first, s->end());
     for (const c10::IValue& v : real) s->push_back(meta_of(v));
 }
+
+const std::unordered_map<std::string, ShapeRule>& rules() {
+    static const std::unordered_map<std::string, ShapeRule> table = {
+#define SIZES(callee, n, function) {callee, sized<n, function>},
+#define LAYOUT(callee, fix) {callee, [](Stack* s) { corrected(callee, fix, s); }},
+#define MEASURED(callee) {callee, [](Stack* s) { measured(callee, s); }},
+#define FULL_RANK(callee) {callee, [](Stack* s) { measure(callee, s, Contents::Diagonal); }},
+#include "bridge/shape_rules.def"
+#undef SIZES
+#undef LAYOUT
+#undef MEASURED
+#undef FULL_RANK
+    };
+    return table;
+}
+
+}  // namespace
+
+void measured(const char* callee, Stack* s) { measure(callee, s, Contents::Zeros); }
 
 ShapeRule layout_rule(const std::string& callee) {
     auto it = rules().find(callee);

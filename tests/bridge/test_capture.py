@@ -470,11 +470,41 @@ def test_check_of_singularity_is_kept():
         c(torch.zeros(3, 3))
 
 
-def test_lazy_conjugate_with_gradient_breaks(breaks):
-    x = torch.randn(6, requires_grad=True)
-    breaks("autograd", lambda x: torch.fft.hfft(x), x)
-    with torch.no_grad():
-        check(lambda x: torch.fft.hfft(x), x)
+def test_lazy_conjugate():
+    check(lambda x: torch.fft.hfft(x), torch.randn(6, dtype=torch.complex64))
+
+
+def test_scalars_of_constants_decide(breaks):
+    x = torch.randn(3, 5)
+    check(lambda x: (torch.cov(x), torch.corrcoef(x), torch.cov(x, correction=0)), x)
+
+    def sign(x):
+        small = torch.full((), 2) - 3 < 0
+        return x * 2 if small else x
+
+    assert "aten::mul" in check(sign, x).text
+    breaks("data-dependent", lambda x: torch.cov(x, fweights=torch.arange(1, 6)), x)
+
+    def written(x):
+        total = torch.zeros((), dtype=torch.int64)
+        total += 1
+        return x * 2 if total > 0 else x
+
+    breaks("data-dependent", written, x)
+
+
+def test_results_whose_sizes_no_data_decides(breaks):
+    a, b = torch.randn(2, 6, 3), torch.randn(2, 6, 4)
+    for driver in (None, "gels", "gelsy"):
+        check(lambda a, b, driver=driver: torch.linalg.lstsq(a, b, driver=driver), a, b)
+    breaks("data-dependent", lambda a, b: torch.linalg.lstsq(a, b, driver="gelsd"), a, b)
+    probabilities, targets = torch.randn(9, 2, 5).log_softmax(2), torch.tensor([[1, 2, 3], [2, 2, 1]])
+    for reduction in ("none", "sum"):
+        check(
+            lambda p, t, reduction=reduction: F.ctc_loss(p, t, [9, 8], [3, 2], reduction=reduction),
+            probabilities,
+            targets,
+        )
 
 
 def test_histogram():

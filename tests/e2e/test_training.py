@@ -262,6 +262,37 @@ def test_unused_parameters_have_no_gradient():
     assert net.unused.weight.grad is None and net.used.weight.grad is not None
 
 
+LAZY = {
+    "transform": lambda x, y: torch.fft.hfft(x),
+    "product": lambda x, y: torch.view_as_real(x.conj() * y),
+    "product of both": lambda x, y: torch.view_as_real((x.conj() * y.conj()).exp()),
+    "matrices": lambda x, y: torch.view_as_real(x.mH @ y.conj()),
+    "negated": lambda x, y: x.conj().imag * y.imag + x.conj().imag.sin(),
+    "detached": lambda x, y: torch.view_as_real(x.conj().detach() * y + x),
+    "index": lambda x, y: torch.view_as_real(x.conj()[:, y.conj().abs().argmax(1)] * y.sum()),
+    "joined": lambda x, y: torch.view_as_real(torch.cat([x.conj(), y.conj()]) * torch.stack([x, y]).conj().sum()),
+}
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_lazy_conjugates(name):
+    def value(seed):
+        return torch.view_as_complex(torch.randn(3, 3, 2, generator=torch.Generator().manual_seed(seed)))
+
+    def f(x, y):
+        return LAZY[name](x, y)
+
+    def run(fn):
+        x, y = value(1).requires_grad_(), value(2).requires_grad_()
+        out = fn(x, y)
+        weighted(out).backward()
+        return out, x.grad, y.grad
+
+    compiled = braze.compile(f)
+    for _ in range(2):
+        assert_same(run(compiled), run(f))
+
+
 def test_detach_cuts():
     check(lambda x, w: x * w.detach() + (x.detach() * w).sin(), leaf(4), leaf(4, seed=1))
 
