@@ -454,6 +454,23 @@ void Tracer::refuse_wrong_masks(const Pending& p) {
     }
 }
 
+// Forward-mode formulas put such zeros for a tangent that is not there. In a graph they are ordinary ones, which these
+// operators tell apart: nothing times infinity.
+void Tracer::refuse_zeros_without_memory(const Pending& p) {
+    for (const Operand& o : p.record.operands) {
+        const ValueInfo& v = trace_.values[static_cast<size_t>(o.value)];
+        if (v.kind != ValueInfo::Result ||
+            trace_.records[static_cast<size_t>(v.producer)].info->callee != "aten::_efficientzerotensor")
+            continue;
+        bool shows = std::any_of(p.info.returns.begin(), p.info.returns.end(),
+                                 [](const ReturnInfo& r) { return r.alias_arg >= 0 && !r.writes; });
+        for (const char* name : {"aten::add.Tensor", "aten::sub.Tensor", "aten::mul.Tensor", "aten::div.Tensor",
+                                 "aten::dot", "aten::vdot", "aten::linalg_cross"})
+            shows |= p.info.callee == name;
+        if (shows) stop("unsupported-op", p.info.callee + " of zeros without memory");
+    }
+}
+
 // (Meta kernels compare addresses, and find none.)
 void Tracer::refuse_overlap(const Pending& p) {
     const auto& operands = p.record.operands;
@@ -629,6 +646,7 @@ void Tracer::record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     WithoutMode without;
     const bool keeps = policy_keeps(op, args, info.args.size());
     take_arguments(p, args);
+    refuse_zeros_without_memory(p);
     if (info.data_value && (read_known(p, stack) || read_item(p, stack))) return;
     if (info.data_value || info.data_shape) refuse_data_dependence(p, stack);
     refuse_wrong_masks(p);

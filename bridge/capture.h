@@ -93,6 +93,7 @@ class Tracer final : public frontend::Capture {
     void refuse_wrong_masks(const Pending& p);
     void refuse_differentiable_writes(const OperatorInfo& info, const c10::IValue* args);
     void refuse_overlap(const Pending& p);
+    void refuse_zeros_without_memory(const Pending& p);
     void run_meta(Pending& p, torch::jit::Stack* stack);
     void run_shape_function(const OperatorInfo& info, torch::jit::Stack* stack);
     void inside_structured(const OperatorInfo& info, torch::jit::Stack* stack);

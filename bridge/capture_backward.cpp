@@ -66,6 +66,8 @@ std::optional<std::vector<int>> Tracer::begin_backward(const std::vector<PyObjec
     for (PyObject* o : roots) tensors.push_back(THPVariable_Unpack(o));
     std::vector<int> ids;
     for (c10::TensorImpl* leaf : leaves_behind(tensors)) {
+        // (of a function transform, whose graph ends at what it wraps)
+        if (leaf->key_set().has(c10::DispatchKey::FuncTorchGradWrapper)) continue;
         FakeImpl* fake = as_fake(leaf);
         if (!fake || fake->epoch() != epoch_) {
             if (options_.on_break) options_.on_break("autograd", "a leaf that is no tensor of the graph");

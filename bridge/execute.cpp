@@ -412,8 +412,8 @@ class Executor::Run {
         if (p.layout_matters) {
             BRAZE_CHECK(t.sizes() == sizes(p) && t.scalar_type() == p.dtype,
                         "an operator's result has sizes " + c10::str(t.sizes()) + ", expected " + c10::str(sizes(p)));
-            // (its shape function promised another layout, or kernels cannot see its lazy negation)
-            if (t.is_neg() || t.is_conj() || !same_layout(t, strides(p))) {
+            // (its shape function promised another layout, or kernels cannot see its lazy negation or lack of memory)
+            if (t.is_neg() || t.is_conj() || t._is_zerotensor() || !same_layout(t, strides(p))) {
                 kept = at::detail::empty_strided_cpu(sizes(p), strides(p), p.dtype);
                 kept.copy_(t);
             }

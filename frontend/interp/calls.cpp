@@ -178,7 +178,9 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
                     Owned m = Owned::steal(tensor_attribute(t, with_self.v[0], n.get()));
                     if (!m) return nullptr;
                     // (said of what needs no gradient: nothing)
+                    // (what a function transform wraps is the transform's own)
                     if (f.name.ends_with(".requires_grad_") &&
+                        t.capture->value_of(with_self.v[0]).kind != ValueRef::NotFake &&
                         !(with_self.total() == 2 && with_self.v[1] == Py_False && !needs_gradient(with_self.v[0])))
                         return t.stop("autograd", "Tensor.requires_grad_");
                 }

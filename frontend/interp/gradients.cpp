@@ -80,6 +80,11 @@ PyObject* run_backward(Tracer& t, PyObject* engine_method, Args a) {
     if (!tensors || read_arguments(t, a, 1) < 0) return tensors ? nullptr : t.stop("autograd", "run_backward()");
     if (!fakes_in(t, tensors, roots) || (inputs && inputs != Py_None && !fakes_in(t, inputs, targets)))
         return t.stop("autograd", "a gradient edge");
+    const GradientUse use =
+        !accumulate || PyObject_IsTrue(accumulate) ? GradientUse::Accumulated : GradientUse::Captured;
+    for (PyObject* root : roots)
+        if (use == GradientUse::Accumulated && t.capture->value_of(root).kind == ValueRef::NotFake)
+            return t.stop("autograd", "backward() inside a function transform");
     std::optional<std::vector<int>> leaves = t.capture->begin_backward(roots);
     if (!leaves) return nullptr;
     if (!targets.empty()) {
@@ -87,8 +92,6 @@ PyObject* run_backward(Tracer& t, PyObject* engine_method, Args a) {
         for (PyObject* fake : targets)
             if (int i = t.input_of_fake(fake); i >= 0) leaves->push_back(i);
     }
-    const GradientUse use =
-        !accumulate || PyObject_IsTrue(accumulate) ? GradientUse::Accumulated : GradientUse::Captured;
     for (int i : *leaves) {
         GraphInput& in = t.inputs[static_cast<size_t>(i)];
         std::string obstacle = tensor_bridge()->gradient_obstacle(in.real.get(), use);

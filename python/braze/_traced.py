@@ -125,6 +125,28 @@ def run_engine(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
 _C.set_rule(torch.autograd.graph._engine_run_backward, "replace", run_engine)
 
 
+def gradients_of_transform(
+    outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool = False, create_graph: bool = True
+) -> Any:
+    """How torch.func differentiates, without the import of torch's compiler."""
+    if grad_outputs is None:
+        outputs = tuple(out for out in outputs if out.requires_grad)
+    else:
+        pairs = [(out, gradient) for out, gradient in zip(outputs, grad_outputs) if out.requires_grad]  # noqa: B905
+        outputs, grad_outputs = zip(*pairs, strict=True) if pairs else ((), ())
+    if len(outputs) == 0:
+        return tuple(torch.zeros_like(x) for x in inputs)
+    if grad_outputs and all(o.shape == g.shape and o.is_complex() == g.is_complex() for o, g in pairs):
+        found = run_engine(
+            outputs, grad_outputs, retain_graph, create_graph, tuple(inputs), True, accumulate_grad=False
+        )
+    else:  # (which imports sympy for gradients that are given)
+        found = torch.autograd.grad(
+            outputs, inputs, grad_outputs, retain_graph=retain_graph, create_graph=create_graph, allow_unused=True
+        )
+    return tuple(torch.zeros_like(x) if g is None else g for g, x in zip(found, inputs, strict=True))
+
+
 def use_grad_for_differentiable(func: Any) -> Any:
     """torch.optim's decorator of `step`, without the graph breaks."""
 
