@@ -200,6 +200,7 @@ PyObject* get_attribute(Tracer& t, PyObject* owner, PyObject* name) {
     }
     if (Py_TYPE(owner) == &PySuper_Type) return super_attribute(t, owner, name);
     if (standard_lookup(Py_TYPE(owner))) return load_attribute(t, owner, name, false);
+    if (named(solid_base(Py_TYPE(owner)), "_thread._local")) return t.stop("thread", "an attribute of threading.local");
     if (is_python_class(Py_TYPE(owner)))
         return t.result(PyObject_GetAttr(owner, name));  // __getattribute__ in Python: interpreted
     return plain_attribute(t, owner, name, t.source_of(owner));

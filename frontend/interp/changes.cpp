@@ -78,6 +78,8 @@ int store_attribute(Tracer& t, PyObject* owner, PyObject* name, PyObject* value)
     PyObject* hook = is_python_class(tp) ? t.type_attribute(tp, value ? setattr : delattr) : nullptr;
     if (hook && PyFunction_Check(hook)) return PyObject_SetAttr(owner, name, value);
     if (PyType_Check(owner)) return store_class_attribute(t, owner, name, value);
+    if (std::strcmp(solid_base(tp)->tp_name, "_thread._local") == 0)
+        return t.stop("thread", "an attribute of threading.local"), -1;
     if (tp->tp_setattro == PyObject_GenericSetAttr || is_python_class(tp) || PyModule_Check(owner))
         return store_generic(t, owner, name, value);
     return t.stop("unknown-object", "an attribute of " + type_name(tp)), -1;

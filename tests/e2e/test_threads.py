@@ -190,3 +190,35 @@ def test_subinterpreter():
     assert done.stdout == ("Braze works in the main interpreter only, as torch does; this is a subinterpreter\n"), (
         done.stderr
     )
+
+
+def test_thread_local_attributes():
+    class Own(threading.local):
+        def __init__(self, **values):
+            self.__dict__.update(values)
+
+    kept = Own(scale=4)
+
+    def made_inside(x):
+        return x * Own(scale=3).scale
+
+    def from_before(x):
+        kept.scale += 1
+        kept.last = kept.scale
+        return x * kept.scale, dict(kept.__dict__)
+
+    one = torch.ones(1)
+    compiled = braze.compile(made_inside)
+    assert compiled(one).item() == compiled(one).item() == 3
+    compiled, results = braze.compile(from_before), []
+
+    def other():
+        results.append(compiled(one))
+
+    for _ in range(2):
+        other()
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert [r[0].item() for r in results] == [5, 5, 6, 5]
+    assert [r[1]["last"] for r in results] == [5, 5, 6, 5]
