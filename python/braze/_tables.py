@@ -144,7 +144,7 @@ def replacements() -> dict[Callable[..., Any], Callable[..., Any]]:
         ("torch.autograd.profiler", "record_function", _traced.record_function),
         ("torch.autograd.profiler", "record_function.__enter__", _traced.enter_record_function),
         ("torch.autograd.profiler", "record_function.__exit__", _traced.exit_record_function),
-        ("torch._functorch.eager_transforms", "_autograd_grad", _traced.gradients_of_transform),
+        (torch.func.vjp.__globals__["__name__"], "_autograd_grad", _traced.gradients_of_transform),
         # What torch's compiler cannot do with a tensor's number. Braze computes with it as eager does.
         ("torch.optim.optimizer", "_get_value", _traced.get_value),
         ("torch.optim.optimizer", "_stack_if_compiling", _traced.as_it_is),
