@@ -126,6 +126,7 @@ PyObject* Tracer::fake_input(PyObject* object, int id, uint64_t dynamic_dims) {
         at::Tensor fake(std::move(impl));
         if (real.requires_grad()) fake.unsafeGetTensorImpl()->set_requires_grad(true);
         input_fakes_.push_back({id, real.requires_grad(), fake});
+        if (has_lost_graph(real)) lost_inputs_.insert(value);
         if (id >= static_cast<int>(trace_.inputs.size())) trace_.inputs.resize(id + 1, -1);
         trace_.inputs[id] = value;
         if (id >= static_cast<int>(reals_.size())) reals_.resize(id + 1, nullptr);
@@ -240,6 +241,8 @@ void Tracer::take_operand(Pending& p, int arg, int pos, at::Tensor& t) {
     }
     const ValueInfo& value = trace_.values[fake->value()];
     if (value.kind == ValueInfo::Input) touched_[value.producer] = true;
+    if (at::GradMode::is_enabled() && lost_inputs_.contains(fake->value()))  // eager raises
+        stop("autograd", "a view of what was written since, which has lost its graph");
     if (function_operands_) {
         at::Tensor& known = (*function_operands_)[fake->value()];
         if (!known.defined() || t.requires_grad()) known = t;

@@ -151,7 +151,8 @@ class Tracer final : public frontend::Capture {
     std::optional<BackwardTraces> backward_;  // where it could be recorded
     std::vector<InputFake> input_fakes_;
     std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> written_fakes_;
-    bool ran_backward_ = false;  // by the program
+    std::unordered_set<int> lost_inputs_;  // values of views that have lost their graph
+    bool ran_backward_ = false;            // by the program
     // Outputs whose graph a backward pass of the program has freed, with the inputs that are its leaves.
     std::unordered_map<c10::TensorImpl*, std::vector<int>> used_up_;
     std::unordered_map<int, at::Tensor>* function_operands_ = nullptr;  // while a backward is recorded apart

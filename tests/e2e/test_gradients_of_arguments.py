@@ -140,3 +140,21 @@ def test_a_view_without_gradients_of_what_is_written_then():
 
     mine, theirs = (leaf(3, 4) * 1 for _ in range(2))
     assert_same(braze.compile(f)(mine, mine), f(theirs, theirs))
+
+
+def test_a_view_that_has_lost_its_graph_raises_also_where_nothing_needs_the_result():
+    def f(a):
+        b = a.unbind(0)[0]
+        a[0] = 2.0
+        unused = b * 2
+        return a
+
+    def leafless():
+        return torch.ones(3, 4, requires_grad=True) * 1
+
+    for program in (f, braze.compile(f)):
+        with pytest.raises(RuntimeError, match="function that returns multiple views"):
+            program(leafless())
+    compiled = braze.compile(f)
+    with torch.no_grad():
+        assert_same(compiled(torch.ones(3, 4)), f(torch.ones(3, 4)))
