@@ -21,7 +21,7 @@ using ir::Value;
 // What a size symbol counts for when costs are compared.
 constexpr int64_t kTypicalSize = 64;
 // How much more a value counts that a checkpointed region should not keep, and the bytes from which on all are equal.
-constexpr int64_t kCheckpointed = 4096, kLargest = int64_t{1} << 40;
+constexpr int64_t kCheckpointed = 4096, kLargest = 1'099'511'627'776;
 
 int64_t bytes_of(const Value* v) {
     auto count = v->type.numel().evaluate([](const ir::Expr&) -> std::optional<int64_t> { return kTypicalSize; });

@@ -138,10 +138,12 @@ class Layout {
             if (written(v)) return false;
         for (const Value* r : n.results)
             if (written(r)) return false;
-        if (!(operands[1] = channels_last_twin(n.operands[1]))) return false;
-        // (of other operands, the weights stay as they are and the indices of a pool have a twin)
-        if (n.callee != "aten::convolution_backward" && !(operands[2] = channels_last_twin(n.operands[2])))
-            return false;
+        operands[1] = channels_last_twin(n.operands[1]);
+        if (!operands[1]) return false;
+        if (n.callee != "aten::convolution_backward") {  // a pool's indices have a twin; weights stay as they are
+            operands[2] = channels_last_twin(n.operands[2]);
+            if (!operands[2]) return false;
+        }
         operands[0] = channels_last_twin(n.operands[0]);
         if (!operands[0])
             operands[0] = twins_[n.operands[0]] = b.copy(n.operands[0], channels_last(n.operands[0]->type.sizes));

@@ -38,8 +38,9 @@ Homes::Homes(const Facts& facts) : facts_(&facts) {
     for (const Node* n : facts.graph.nodes) {
         if (n->op != Op::Call) continue;
         std::unordered_set<const Value*> owners;
-        for (int w : n->writes) owners.insert(facts.of(n->operands[static_cast<size_t>(w)]).owner);
-        for (const Value* v : owners) ++writers[v];
+        for (int w : n->writes)
+            if (const Value* v = facts.of(n->operands[static_cast<size_t>(w)]).owner; owners.insert(v).second)
+                ++writers[v];
         if (is_plain_copy(*n)) copies.push_back(n);
     }
     for (const Node* n : copies) {

@@ -88,6 +88,7 @@ bool separate(Node& n, Builder& b) {
     }
     for (const char* name : {"training", "momentum", "eps"}) args.push_back({name, *n.arg(name)});
     std::vector<ir::TensorType> types;
+    types.reserve(n.results.size());
     for (const Value* r : n.results) types.push_back(r->type);
     Node* pure = b.call("aten::_native_batch_norm_legit.no_stats", operands, std::move(args), types);
     for (size_t i = 0; i < n.results.size(); ++i) {
