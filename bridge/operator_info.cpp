@@ -14,71 +14,26 @@ struct MetadataOp {
 };
 constexpr MetadataOp kMetadata[] = {
 #define METADATA(name, functional) {name, functional},
-#define HIDDEN_WRITE(...)
-#define IN_PLACE(...)
-#define REFUSED(...)
-#define GRAD_MODE(...)
 #include "bridge/operators.def"
-#undef METADATA
-#undef HIDDEN_WRITE
-#undef IN_PLACE
-#undef REFUSED
-#undef GRAD_MODE
 };
 struct HiddenWriteRow {
     const char *op, *arg, *flag;
 };
 constexpr HiddenWriteRow kHiddenWrites[] = {
-#define METADATA(...)
 #define HIDDEN_WRITE(op, arg, flag) {op, arg, flag},
-#define IN_PLACE(...)
-#define REFUSED(...)
-#define GRAD_MODE(...)
 #include "bridge/operators.def"
-#undef METADATA
-#undef HIDDEN_WRITE
-#undef IN_PLACE
-#undef REFUSED
-#undef GRAD_MODE
 };
 constexpr const char* kRefused[] = {
-#define METADATA(...)
-#define HIDDEN_WRITE(...)
-#define IN_PLACE(...)
 #define REFUSED(name) name,
-#define GRAD_MODE(...)
 #include "bridge/operators.def"
-#undef METADATA
-#undef HIDDEN_WRITE
-#undef IN_PLACE
-#undef REFUSED
-#undef GRAD_MODE
 };
 constexpr const char* kGradMode[] = {
-#define METADATA(...)
-#define HIDDEN_WRITE(...)
-#define IN_PLACE(...)
-#define REFUSED(...)
 #define GRAD_MODE(name) name,
 #include "bridge/operators.def"
-#undef METADATA
-#undef HIDDEN_WRITE
-#undef IN_PLACE
-#undef REFUSED
-#undef GRAD_MODE
 };
 constexpr const char* kInPlace[] = {
-#define METADATA(...)
-#define HIDDEN_WRITE(...)
 #define IN_PLACE(name) name,
-#define REFUSED(...)
-#define GRAD_MODE(...)
 #include "bridge/operators.def"
-#undef METADATA
-#undef HIDDEN_WRITE
-#undef IN_PLACE
-#undef REFUSED
-#undef GRAD_MODE
 };
 
 Form form_of(c10::TypePtr type, bool* optional_elements) {
