@@ -33,6 +33,10 @@ struct Bridge final : frontend::TensorBridge {
         const char* obstacle = bridge::gradient_obstacle(*THPVariable_Unpack(real).unsafeGetTensorImpl(), use);
         return obstacle ? obstacle : "";
     }
+    Py_ssize_t size_of(PyObject* tensor, Py_ssize_t axis) const override {
+        const at::Tensor& t = THPVariable_Unpack(tensor);
+        return axis >= 0 && axis < t.dim() ? static_cast<Py_ssize_t>(t.size(axis)) : -1;
+    }
     PyObject* extremum(PyObject* a, PyObject* b, bool max) const override { return bridge::extremum(a, b, max); }
     const void* storage(PyObject* tensor) const override {
         const at::Tensor& t = THPVariable_Unpack(tensor);

@@ -35,6 +35,7 @@ class Tracer final : public frontend::Capture {
     uint64_t dynamic_dims(int input_id) const override;
     std::unique_ptr<frontend::ShapeGuard> shape_guard() const override;
     PyObject* symbolic_input(PyObject* number, int id) override;
+    std::optional<SizePlace> size_place(PyObject* symbolic_int) const override;
     bool is_fixed(int input_id) const override { return trace_.symbols->is_fixed(input_id); }
     std::optional<std::vector<int>> begin_backward(const std::vector<PyObject*>& roots) override;
     bool end_function(const std::vector<PyObject*>& arguments, PyObject* result, bool once) override;

@@ -97,6 +97,14 @@ uint64_t Tracer::dynamic_dims(int id) const {
 
 std::unique_ptr<frontend::ShapeGuard> Tracer::shape_guard() const { return make_shape_guard(*trace_.symbols); }
 
+std::optional<frontend::Capture::SizePlace> Tracer::size_place(PyObject* symbolic_int) const {
+    std::optional<Expr> e = expr_of(symbolic_int);
+    if (!e) return std::nullopt;
+    for (const auto& s : trace_.symbols->symbols())
+        if (s.symbol == *e) return SizePlace{s.input, s.axis, s.hint};
+    return std::nullopt;
+}
+
 PyObject* Tracer::symbolic_input(PyObject* number, int id) {
     if (id >= static_cast<int>(trace_.inputs.size())) trace_.inputs.resize(id + 1, -1);
     if (id >= static_cast<int>(touched_.size())) touched_.resize(id + 1, false);

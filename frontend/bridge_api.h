@@ -87,6 +87,12 @@ class Capture {  // one trace on this thread; at most one is active (nested comp
     // An int or float of the program as graph input `id`: what stands for it (new reference). nullptr without an error:
     // it has to be a constant (0, 1, a negative or huge integer).
     virtual PyObject* symbolic_input(PyObject* number, int id) = 0;
+    // Of a symbolic int that is a size of an input, or an input itself (axis -1): which, and its value in the trace.
+    struct SizePlace {
+        int input, axis;
+        int64_t value;
+    };
+    virtual std::optional<SizePlace> size_place(PyObject* symbolic_int) const = 0;
     // Whether the trace used the value of that float, so that it is a constant. (What is assumed of integers is in
     // shape_guard().)
     virtual bool is_fixed(int input_id) const = 0;
@@ -162,6 +168,7 @@ class TensorBridge {
     virtual std::unique_ptr<Capture> begin_capture(CaptureOptions options) = 0;
     virtual std::unique_ptr<TensorGuard> tensor_guard(PyObject* real, uint64_t dynamic_dims,
                                                       GradientUse use = GradientUse::None) = 0;
+    virtual Py_ssize_t size_of(PyObject* tensor, Py_ssize_t axis) const = 0;  // -1: it has no such axis
     // What the tensor has in .grad, or None: new reference.
     virtual PyObject* gradient(PyObject* tensor) const = 0;
     // What about the tensor stands in the way of that use (hooks, a graph of its own), or an empty string. Its guard

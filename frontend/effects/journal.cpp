@@ -56,10 +56,15 @@ int set_assign(PyObject* set, PyObject* elements) {
     return 0;
 }
 
-int deque_assign(PyObject* deque, PyObject* elements) {
-    // collections.deque's own methods, not a subclass's
+// collections.deque's own methods, not a subclass's
+static PyTypeObject* deque_type(PyObject* deque) {
     PyTypeObject* base = Py_TYPE(deque);
     while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) base = base->tp_base;
+    return base;
+}
+
+int deque_assign(PyObject* deque, PyObject* elements) {
+    PyTypeObject* base = deque_type(deque);
     PySequenceMethods* m = base->tp_as_sequence;
     if (m->sq_length(deque) == PyList_GET_SIZE(elements)) {  // iterators over it go on
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(elements); ++i)
@@ -259,6 +264,23 @@ int Journal::before_type_attribute(PyObject* type, PyObject* name) {
     return 0;
 }
 
+// By the base type's own C code.
+static int set_element(PyObject* container, PyObject* key, Py_ssize_t index, PyObject* value) {
+    if (key) return dict_set(container, key, value);
+    if (PyList_Check(container)) return PyList_SetItem(container, index, Py_NewRef(value));
+    return deque_type(container)->tp_as_sequence->sq_ass_item(container, index, value);
+}
+
+int Journal::put_stand_in(PyObject* container, PyObject* key, Py_ssize_t index, PyObject* symbol) {
+    Owned old = key ? Owned::share(dict_get(container, key))
+                : PyList_Check(container)
+                    ? Owned::share(PyList_GetItem(container, index))
+                    : Owned::steal(deque_type(container)->tp_as_sequence->sq_item(container, index));
+    if (!old) return -1;
+    stand_ins_.push_back({Owned::share(container), Owned::share(key), std::move(old), index});
+    return set_element(container, key, index, symbol);
+}
+
 Owned Journal::original(PyObject* target) const {
     if (const Change* c = find(target, Change::DictAll)) return c->old;
     if (const Change* c = find(target, Change::ListAll)) return c->old;
@@ -295,6 +317,11 @@ void Journal::undo() {
     }
     changes_.clear();
     index_.clear();
+    for (size_t i = stand_ins_.size(); i-- > 0;) {
+        StandIn& s = stand_ins_[i];
+        if (set_element(s.container.get(), s.key.get(), s.index, s.old.get()) < 0) PyErr_Clear();
+    }
+    stand_ins_.clear();
 }
 
 }  // namespace braze::frontend

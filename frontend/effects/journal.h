@@ -45,6 +45,10 @@ class Journal {
     int before_slot(PyObject* object, PyObject* name);
     int before_type_attribute(PyObject* type, PyObject* name);
 
+    // A number in a list, dict (under `key`) or deque (at `index`) gives way to a symbol until the trace ends. No
+    // change: what is there stands for what was there. 0 or -1.
+    int put_stand_in(PyObject* container, PyObject* key, Py_ssize_t index, PyObject* symbol);
+
     // The change that the record at `size` announced did not happen: it raised.
     void withdraw(size_t size);
 
@@ -53,6 +57,9 @@ class Journal {
     // Was anything of this container (or this key of this dict) changed by the trace?
     bool changed(PyObject* target) const { return index_.contains(target); }
     bool changed_key(PyObject* dict, PyObject* key) const;
+    bool changed_whole(PyObject* target) const {
+        return find(target, Change::DictAll) || find(target, Change::ListAll) || find(target, Change::DequeAll);
+    }
     bool deletes_from(PyObject* dict) const { return find(dict, Change::DictOrder) != nullptr; }
     bool changed_slot(PyObject* object, PyObject* name) const { return find_key(object, name) != nullptr; }
     // Old contents of a changed list, set or deque (a list) or dict (tuple of (key, value) pairs); nothing if
@@ -68,6 +75,11 @@ class Journal {
     Change& record(Change::Kind kind, PyObject* target);
     int before_drop(PyObject* old);
     int before_drop_all(PyObject* old);
+    struct StandIn {
+        Owned container, key, old;
+        Py_ssize_t index;
+    };
+    std::vector<StandIn> stand_ins_;
     std::vector<Change> changes_;
     std::unordered_map<PyObject*, std::vector<size_t>> index_;
 };

@@ -46,6 +46,7 @@ CFunction classify(std::string name) {
         f.break_id = it->second.c_str();
     } else {
         f.policy = p == "Pure"        ? Policy::Pure
+                   : p == "Numeric"   ? Policy::Numeric
                    : p == "Fresh"     ? Policy::Fresh
                    : p == "FreshOrIo" ? Policy::FreshOrIo
                    : p == "Appends"   ? Policy::Appends

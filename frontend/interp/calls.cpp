@@ -201,6 +201,11 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
             }
             return finish_c_call(t, vectorcall(scalar ? scalar.get() : callable, a));
         }
+        case Policy::Numeric:
+            if (!a.kwnames)
+                if (std::optional<PyObject*> r = t.number_call(callable, a.v, a.n)) return *r;
+            if (read_arguments(t, with_self) < 0) return nullptr;
+            return finish_c_call(t, vectorcall(callable, a));
         case Policy::FreshOrIo:
             if (with_self.n > 0 && !t.is_fresh(with_self.v[0])) return t.stop("io", f.name);
             [[fallthrough]];
@@ -232,6 +237,8 @@ PyObject* call_type(Tracer& t, PyTypeObject* type, Args a) {
         PyTypeObject* like = Py_TYPE(a.v[0]) == symbolic_int ? &PyLong_Type : &PyFloat_Type;
         if (type == &PyType_Type) return Py_NewRef(reinterpret_cast<PyObject*>(like));
         if (type == like) return Py_NewRef(a.v[0]);
+        if (type == &PyLong_Type || type == &PyFloat_Type)
+            if (std::optional<PyObject*> r = t.number_call(reinterpret_cast<PyObject*>(type), a.v, 1)) return *r;
     }
     if (type == &PyType_Type && a.total() == 1) return Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(a.v[0])));
     PyTypeObject* base = type;

@@ -13,7 +13,7 @@ struct Args {  // as vectorcall has them, without the offset flag
     Py_ssize_t total() const { return n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0); }
 };
 
-enum class Policy : uint8_t { Unknown, Pure, Fresh, FreshOrIo, Appends, Changes, Torch, Special, Break };
+enum class Policy : uint8_t { Unknown, Pure, Numeric, Fresh, FreshOrIo, Appends, Changes, Torch, Special, Break };
 struct CFunction {
     Policy policy = Policy::Unknown;
     const char* break_id = nullptr;

@@ -209,13 +209,42 @@ PyObject* do_type_setattr(Tracer& t, PyObject* callable, Args a, bool deletes) {
     Py_RETURN_NONE;
 }
 
-// Of two floats, which may be numbers of the graph, without asking which one it is.
+// The numbers in a list or tuple, or these themselves; empty where something else is among them, or no symbol.
+std::vector<PyObject*> numbers_in(PyObject* const* v, Py_ssize_t n) {
+    bool any = false;
+    std::vector<PyObject*> out;
+    for (Py_ssize_t i = 0; i < n; ++i) {
+        if (!is_symbolic(v[i]) && !PyLong_CheckExact(v[i]) && !PyFloat_CheckExact(v[i])) return {};
+        any |= is_symbolic(v[i]);
+        out.push_back(v[i]);
+    }
+    return any ? out : std::vector<PyObject*>();
+}
+std::vector<PyObject*> numbers_in(PyObject* v) {
+    if (PyList_CheckExact(v)) return numbers_in(reinterpret_cast<PyListObject*>(v)->ob_item, PyList_GET_SIZE(v));
+    if (PyTuple_CheckExact(v)) return numbers_in(reinterpret_cast<PyTupleObject*>(v)->ob_item, PyTuple_GET_SIZE(v));
+    if (!PyDictValues_Check(v)) return {};
+    Owned values = Owned::steal(PySequence_List(v));  // the dict keeps them
+    return values ? numbers_in(values.get()) : std::vector<PyObject*>();
+}
+
 PyObject* do_extremum(Tracer& t, PyObject* callable, Args a, bool max) {
-    auto is_float = [](PyObject* o) { return Py_TYPE(o) == symbolic_float || PyFloat_CheckExact(o); };
-    if (a.total() == 2 && !a.kwnames && is_float(a.v[0]) && is_float(a.v[1]) &&
-        (is_symbolic(a.v[0]) || is_symbolic(a.v[1])))
-        return tensor_bridge()->extremum(a.v[0], a.v[1], max);
-    return read_arguments(t, a) < 0 ? nullptr : finish_c_call(t, run(t, callable, a));
+    if (read_arguments(t, a) < 0) return nullptr;
+    if (!a.kwnames) {
+        auto numbers = a.n == 1 ? numbers_in(a.v[0]) : numbers_in(a.v, a.n);
+        if (!numbers.empty()) return t.number_extremum(callable, numbers, max);
+    }
+    return finish_c_call(t, run(t, callable, a));
+}
+
+PyObject* do_sum(Tracer& t, PyObject* callable, Args a) {
+    if (read_arguments(t, a) < 0) return nullptr;
+    if (a.n == 1 && !a.kwnames)
+        if (auto numbers = numbers_in(a.v[0]); !numbers.empty()) {
+            Owned zero = Owned::steal(PyLong_FromLong(0));
+            return t.number_sum(numbers, zero.get());
+        }
+    return finish_c_call(t, run(t, callable, a));
 }
 
 PyObject* do_dict_get(Tracer& t, PyObject* callable, Args a) {
@@ -322,6 +351,7 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
     if (n == "builtins.next") return do_next(t, callable, a);
     if (n == "set.pop") return do_set_pop(t, callable, a);
     if (n == "builtins.vars") return do_vars(t, callable, a);
+    if (n == "builtins.sum") return do_sum(t, callable, a);
     if (n == "builtins.max" || n == "builtins.min") return do_extremum(t, callable, a, n == "builtins.max");
     if (n == "builtins.isinstance") return do_isinstance(t, callable, a);
     if (n == "_abc._abc_instancecheck" || n == "_abc._abc_subclasscheck") return run(t, callable, a);  // calls no class

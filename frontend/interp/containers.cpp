@@ -86,6 +86,7 @@ int Tracer::read_elements(PyObject* v) {
 
 int Tracer::note_container(PyObject* v, SourceId s, int level, bool deep) {
     if (read_.contains(v) || !(deep ? read_ : listed_).insert(v).second) return 0;
+    if ((deep || !PyDict_Check(v)) && place_symbols(v, s) < 0) return -1;
     Owned old = journal.original(v);
     SourceTable& t = guards.sources;
     auto element = [&](PyObject* x, SourceId es) -> int {
@@ -109,8 +110,10 @@ int Tracer::note_container(PyObject* v, SourceId s, int level, bool deep) {
         if (!deep) return 0;
         for (Py_ssize_t i = 0; i < n; ++i) {
             PyObject* pair = PyTuple_GET_ITEM(items.get(), i);
-            PyObject* x = PyTuple_GET_ITEM(pair, 1);
-            if (element(x, t.add(SourceKind::DictItem, s, PyTuple_GET_ITEM(pair, 0))) < 0) return -1;
+            SourceId at = t.add(SourceKind::DictItem, s, PyTuple_GET_ITEM(pair, 0));
+            // A number that a symbol stood for: what is there now is something else.
+            if (is_number_input(at) && !journal.changed_whole(v)) continue;
+            if (element(PyTuple_GET_ITEM(pair, 1), at) < 0) return -1;
         }
         return 0;
     }

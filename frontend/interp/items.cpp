@@ -242,6 +242,8 @@ PyObject* bz_binary_op(int op, PyObject* a, PyObject* b) {
                                      PyNumber_InPlaceXor};
     Tracer& t = *Tracer::current();
     if (!t.begin_hook()) return nullptr;
+    if (is_symbolic(a) || is_symbolic(b))
+        if (is_primitive(a) && is_primitive(b)) return t.result(t.number_operation(op, a, b, ops[op]));
     if (is_primitive(a) && is_primitive(b)) return t.use_number(a) < 0 || t.use_number(b) < 0 ? nullptr : ops[op](a, b);
     if (use_operand(t, b) < 0) return nullptr;
     constexpr int first_inplace = 13;
@@ -261,9 +263,9 @@ PyObject* bz_unary_op(int opcode, PyObject* a) {
     Tracer& t = *Tracer::current();
     if (!t.begin_hook() || use_operand(t, a) < 0) return nullptr;
     const char* n = bz_opcode_name(opcode);
-    return t.result(std::strcmp(n, "UNARY_NEGATIVE") == 0   ? PyNumber_Negative(a)
-                    : std::strcmp(n, "UNARY_POSITIVE") == 0 ? PyNumber_Positive(a)
-                                                            : PyNumber_Invert(a));
+    bool negates = std::strcmp(n, "UNARY_NEGATIVE") == 0, keeps = std::strcmp(n, "UNARY_POSITIVE") == 0;
+    unaryfunc f = negates ? PyNumber_Negative : keeps ? PyNumber_Positive : PyNumber_Invert;
+    return t.result(is_symbolic(a) ? t.number_operation(negates ? "neg" : keeps ? "pos" : "invert", a, f) : f(a));
 }
 
 PyObject* bz_compare(PyObject* a, PyObject* b, int op) {
@@ -277,6 +279,8 @@ PyObject* bz_compare(PyObject* a, PyObject* b, int op) {
         // The standard comparison of two objects is by identity.
         if (Py_TYPE(a)->tp_richcompare == PyBaseObject_Type.tp_richcompare && !is_primitive(b)) bz_is(a, b);
     }
+    if ((is_symbolic(a) || is_symbolic(b)) && is_primitive(a) && is_primitive(b))
+        return t.result(t.number_comparison(a, b, op));
     return t.result(PyObject_RichCompare(a, b, op));
 }
 

@@ -200,73 +200,11 @@ PyObject* Tracer::fake_for(PyObject* real, SourceId s) {
     return fake;
 }
 
-uint64_t Tracer::dims_of(SourceId s) const {
-    if (!dynamic_.any() || s == kNoSource) return 0;
-    auto it = dynamic_.dims.find(guards.sources.describe(s));
-    if (it != dynamic_.dims.end()) return it->second;
-    if (!dynamic_.all) return 0;
-    // Arguments, and what lies in their tuples, lists and dicts. The sizes of parameters and the numbers that a module
-    // was built with do not vary.
-    for (;; s = guards.sources[s].parent) {
-        switch (guards.sources[s].kind) {
-            case SourceKind::Local: return ~uint64_t{0};
-            case SourceKind::TupleItem:
-            case SourceKind::ListItem:
-            case SourceKind::DictItem: break;
-            default: return 0;
-        }
-    }
-}
-
-PyObject* Tracer::symbolic_number(PyObject* v, SourceId s) {
-    if (!dynamic_.any() || !(PyLong_CheckExact(v) || PyFloat_CheckExact(v))) return nullptr;
-    auto it = number_of_.find(s);
-    if (it != number_of_.end()) return inputs[static_cast<size_t>(it->second)].fake.new_reference();
-    if (dims_of(s) == 0) return nullptr;
-    PyObject* symbol = capture->symbolic_input(v, static_cast<int>(inputs.size()));
-    if (!symbol) return nullptr;
-    guards.type_is(s, Py_TYPE(v));
-    number_of_.emplace(s, static_cast<int>(inputs.size()));
-    inputs.push_back({s, Owned::share(v), Owned::steal(symbol), true});
-    return Py_NewRef(symbol);
-}
-
-// A tuple with numbers in it that are to be symbols: a new one with those. nullptr: none is, or an error is set.
-PyObject* Tracer::symbolic_tuple(PyObject* v, SourceId s) {
-    if (!dynamic_.any() || !PyTuple_CheckExact(v) || !is_constant_value(v)) return nullptr;
-    if (auto it = tuple_of_.find(v); it != tuple_of_.end()) {
-        if (it->second.first != s) guards.same_object(it->second.first, s, true);
-        return it->second.second.new_reference();
-    }
-    const Py_ssize_t n = PyTuple_GET_SIZE(v);
-    bool any = false;
-    for (Py_ssize_t i = 0; i < n; ++i)
-        any |= PyFloat_CheckExact(PyTuple_GET_ITEM(v, i)) &&
-               dims_of(guards.sources.add(SourceKind::TupleItem, s, nullptr, i)) != 0;
-    Owned tuple = Owned::steal(any ? PyTuple_New(n) : nullptr);
-    if (!tuple) return nullptr;
-    guards.type_is(s, &PyTuple_Type);
-    guards.length(s, n);
-    for (Py_ssize_t i = 0; i < n; ++i) {
-        PyObject* item =
-            loaded(Py_NewRef(PyTuple_GET_ITEM(v, i)), guards.sources.add(SourceKind::TupleItem, s, nullptr, i));
-        if (!item) return nullptr;
-        PyTuple_SET_ITEM(tuple.get(), i, item);
-    }
-    made(tuple.get());
-    kept_.push_back(Owned::share(v));
-    return tuple_of_.emplace(v, std::pair(s, std::move(tuple))).first->second.second.new_reference();
-}
-
 PyObject* Tracer::loaded(PyObject* v, SourceId s) {
     if (!v) return nullptr;
-    if (PyObject* tuple = symbolic_tuple(v, s)) {
+    if (PyObject* symbols = stand_in(v, s)) {
         Py_DECREF(v);
-        return tuple;
-    }
-    if (PyObject* symbol = symbolic_number(v, s)) {
-        Py_DECREF(v);
-        return symbol;
+        return symbols;
     }
     if (PyErr_Occurred()) return Py_DECREF(v), nullptr;
     if (is_tensor(v)) {

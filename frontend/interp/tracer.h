@@ -161,6 +161,20 @@ class Tracer {
     PyObject* symbolic_number(PyObject* v, SourceId s);
     // The same of a tuple of constants with such a number among them: a tuple with symbols.
     PyObject* symbolic_tuple(PyObject* v, SourceId s);
+    // Either of them.
+    PyObject* stand_in(PyObject* v, SourceId s);
+    // A pure function of C code is called with numbers, some of them symbolic. If each of these can be computed before
+    // a run, so can the result: it is what the function makes of the values, and a number input of the graph in its
+    // turn. nullopt: it has to be called with the symbols. Else a new reference, or nullptr and a break.
+    std::optional<PyObject*> number_call(PyObject* function, PyObject* const* arguments, Py_ssize_t n);
+    // The same of an operator (its place among trace_hooks.h's). Symbols know how to add and multiply by themselves.
+    PyObject* number_operation(int op, PyObject* a, PyObject* b, binaryfunc by_symbols);
+    PyObject* number_operation(const char* name, PyObject* a, unaryfunc by_symbols);
+    PyObject* number_comparison(PyObject* a, PyObject* b, int op);
+    // sum(), max() and min() of numbers, at least one of them symbolic. New reference.
+    PyObject* number_sum(const std::vector<PyObject*>& numbers, PyObject* start);
+    PyObject* number_extremum(PyObject* function, const std::vector<PyObject*>& numbers, bool max);
+    void note_made_by(PyObject* result, PyObject* function, std::initializer_list<PyObject*> arguments);
     bool is_number_input(SourceId s) const { return number_of_.contains(s); }
 
     std::unordered_map<PyObject*, int> held_locks;  // taken in the trace and not given back
@@ -189,6 +203,9 @@ class Tracer {
 
   private:
     int note_container(PyObject* v, SourceId s, int depth, bool deep = true);
+    // C code is going to read this list, dict or deque from before: until the trace ends, it has symbols in the place
+    // of the numbers in it that are to be some. 0 or -1.
+    int place_symbols(PyObject* container, SourceId s);
     int read_opaque(PyObject* v, SourceId s, int depth);
     int read_part(PyObject* v, SourceId s, const char* name, int depth);
     int read_fresh(PyObject* v, int depth);
@@ -203,9 +220,17 @@ class Tracer {
     bool symbols_;  // some size or number may be one
     long forced_event_;
     std::unordered_map<PyObject*, SourceId> identity_;
-    std::unordered_map<PyObject*, long> fresh_;                           // with the root event that made it
-    std::unordered_map<PyObject*, int> input_of_;                         // of a real tensor
-    std::unordered_map<PyObject*, int> fake_inputs_;                      // of a fake
+    std::unordered_map<PyObject*, long> fresh_;       // with the root event that made it
+    std::unordered_map<PyObject*, int> input_of_;     // of a real tensor
+    std::unordered_map<PyObject*, int> fake_inputs_;  // of a fake
+    struct NumberCall {                               // what made a symbol
+        Owned function;
+        std::vector<Owned> arguments;
+        Owned value;
+    };
+    SourceId source_of_number(PyObject* number, Owned* value);
+    std::unordered_map<PyObject*, NumberCall> made_by_;                   // symbols that operators made
+    std::unordered_map<PyObject*, int> symbol_inputs_;                    // the input that a symbol is
     std::unordered_map<SourceId, int> number_of_;                         // graph inputs that are numbers
     std::unordered_map<PyObject*, std::pair<SourceId, Owned>> tuple_of_;  // for a real one: one with symbols
     std::unordered_set<PyObject*> read_;                                  // containers that are guarded as a whole

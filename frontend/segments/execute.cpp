@@ -82,7 +82,8 @@ static std::string note_miss(Position& pos, const Roots& roots, PyCodeObject* co
                               PyTuple_GET_SIZE(v) == PyTuple_GET_SIZE(e);
                 for (Py_ssize_t i = 0; tuples && i < PyTuple_GET_SIZE(v); ++i) {
                     PyObject *a = PyTuple_GET_ITEM(v, i), *b = PyTuple_GET_ITEM(e, i);
-                    if (PyFloat_CheckExact(a) && PyFloat_CheckExact(b) && !same_constant(a, b))
+                    if (Py_TYPE(a) == Py_TYPE(b) && (PyLong_CheckExact(a) || PyFloat_CheckExact(a)) &&
+                        !same_constant(a, b))
                         pos.dynamic.dims[s->guards.sources.describe(x.source) + "[" + std::to_string(i) + "]"] = 1;
                 }
                 if (dims) pos.dynamic.dims[s->guards.sources.describe(x.source)] |= dims;

@@ -7,6 +7,7 @@
 
 #include "frontend/bridge_api.h"
 #include "frontend/cpython/api.h"
+#include "frontend/guards/guard.h"
 #include "frontend/source/keys.h"
 
 namespace braze::frontend {
@@ -39,6 +40,41 @@ SourceId SourceTable::slot(SourceId parent, PyObject* descriptor) {
     auto* d = reinterpret_cast<PyMemberDescrObject*>(descriptor);
     return add(SourceKind::SlotMember, parent, reinterpret_cast<PyObject*>(d->d_common.d_type),
                reinterpret_cast<Py_ssize_t>(d->d_member));
+}
+
+SourceId SourceTable::number_call(PyObject* function, const std::vector<SourceId>& sources,
+                                  PyObject* const* constants) {
+    Owned key = Owned::steal(PyTuple_New(static_cast<Py_ssize_t>(sources.size()) + 1));
+    if (!key) return kNoSource;
+    PyTuple_SET_ITEM(key.get(), 0, Py_NewRef(function));
+    SourceId parent = kNoSource;
+    for (size_t i = 0; i < sources.size(); ++i) {
+        PyObject* argument = sources[i] == kNoSource ? Py_NewRef(constants[i]) : Py_BuildValue("(i)", sources[i]);
+        if (!argument) return kNoSource;
+        PyTuple_SET_ITEM(key.get(), static_cast<Py_ssize_t>(i) + 1, argument);
+        if (parent == kNoSource) parent = sources[i];
+    }
+    for (SourceId id = 0; id < size(); ++id)  // the same call has one source
+        if ((*this)[id].kind == SourceKind::NumberCall && same_constant((*this)[id].key.get(), key.get())) return id;
+    Ref kept = lifetimes.keep(key.get());
+    return add(SourceKind::NumberCall, parent, kept.get());
+}
+
+static SourceId id_in(PyObject* argument) {
+    return static_cast<SourceId>(PyLong_AsLong(PyTuple_GET_ITEM(argument, 0)));
+}
+
+// Only numbers, which no code of the program computes with.
+PyObject* Fetcher::call_number_function(PyObject* key) {
+    PyObject* arguments[kMostNumbers];
+    const Py_ssize_t n = PyTuple_GET_SIZE(key) - 1;
+    for (Py_ssize_t i = 0; i < n; ++i) {
+        PyObject*& a = arguments[i] = PyTuple_GET_ITEM(key, i + 1);
+        if (!PyTuple_Check(a)) continue;
+        a = fetch(id_in(a));
+        if (!a || !(PyLong_CheckExact(a) || PyFloat_CheckExact(a) || PyBool_Check(a))) return nullptr;
+    }
+    return keep(PyObject_Vectorcall(PyTuple_GET_ITEM(key, 0), arguments, static_cast<size_t>(n), nullptr));
 }
 
 static PyMemberDef* slot_of(const Source& s) { return reinterpret_cast<PyMemberDef*>(s.index); }
@@ -89,6 +125,17 @@ std::string SourceTable::describe(SourceId id, PyObject* local_names) const {
         if (PyFunction_Check(s.key.get()))
             return text_of(reinterpret_cast<PyFunctionObject*>(s.key.get())->func_qualname, false);
         return std::string("<") + Py_TYPE(s.key.get())->tp_name + ">";
+    }
+    if (s.kind == SourceKind::NumberCall) {
+        PyObject* key = s.key.get();
+        Owned name = Owned::steal(PyObject_GetAttrString(PyTuple_GET_ITEM(key, 0), "__name__"));
+        std::string out = text_of(name.get(), false) + "(";
+        for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(key); ++i) {
+            PyObject* a = PyTuple_GET_ITEM(key, i);
+            out += i > 1 ? ", " : "";
+            out += PyTuple_Check(a) ? describe(id_in(a), local_names) : text_of(a, true);
+        }
+        return out + ")";
     }
     bool bare = s.kind == SourceKind::Attribute || s.kind == SourceKind::TypeAttribute;
     std::string out, format = formats[static_cast<int>(s.kind)];
@@ -188,6 +235,11 @@ PyObject* Fetcher::compute(SourceId id) {
             return d ? bz_dict_get_known_hash(d, s.key.get(), s.hash) : nullptr;
         }
         case SourceKind::MethodSelf: return PyMethod_Check(p) ? PyMethod_GET_SELF(p) : nullptr;
+        case SourceKind::TensorSize: {
+            Py_ssize_t size = tensor_bridge()->is_tensor(p) ? tensor_bridge()->size_of(p, s.index) : -1;
+            return size < 0 ? nullptr : keep(PyLong_FromSsize_t(size));
+        }
+        case SourceKind::NumberCall: return call_number_function(s.key.get());
         case SourceKind::WeakrefTarget: return PyWeakref_Check(p) ? PyWeakref_GET_OBJECT(p) : nullptr;
         case SourceKind::WeakrefOf: return keep(PyWeakref_NewRef(p, nullptr));
         case SourceKind::CachedResult:

@@ -24,6 +24,7 @@ enum class SourceKind : uint8_t {
 
 using SourceId = int;
 constexpr SourceId kNoSource = -1;
+constexpr int kMostNumbers = 4;  // that the function of a NumberCall is given
 
 struct Source {
     SourceKind kind;
@@ -53,6 +54,9 @@ class SourceTable {
     void truncate(int n);
     // "L['self'].layers[0]"; local_names may be nullptr
     std::string describe(SourceId id, PyObject* local_names = nullptr) const;
+    // function(arguments), where function is C code that makes a number of numbers. The key is a tuple: the function,
+    // then what it is given, a constant or a tuple with the id of a source. The parent is the first of these.
+    SourceId number_call(PyObject* function, const std::vector<SourceId>& sources, PyObject* const* constants);
     // Local or Const at the end of the chain of parents
     SourceId root(SourceId id) const;
 
@@ -96,6 +100,7 @@ class Fetcher {
 
   private:
     PyObject* compute(SourceId id);
+    PyObject* call_number_function(PyObject* key);
     PyObject* keep(PyObject* owned);
     const SourceTable& table_;
     Roots roots_;
