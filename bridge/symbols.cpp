@@ -139,6 +139,7 @@ void SymbolTable::unify(const Expr& x, const Expr& y) {
         bind(a, b);
         return;
     }
+    if (a.is_const() || b.is_const()) return;  // the guard is enough: nothing else has to become equal
     // not solved for a symbol: only these very sizes
     fix(a);
     fix(b);

@@ -102,21 +102,6 @@ static bool needs_gradient(PyObject* tensor) {
     return r.get() != Py_False;
 }
 
-// torch.scalar_tensor, if it takes these arguments.
-static Owned scalar_tensor(PyObject* kwnames) {
-    for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); ++i) {
-        PyObject* name = PyTuple_GET_ITEM(kwnames, i);
-        if (PyUnicode_CompareWithASCIIString(name, "dtype") != 0 &&
-            PyUnicode_CompareWithASCIIString(name, "device") != 0)
-            return nullptr;
-    }
-    static PyObject* torch = PyUnicode_InternFromString("torch");
-    Owned module = Owned::steal(PyImport_GetModule(torch));
-    Owned function = Owned::steal(module ? PyObject_GetAttrString(module.get(), "scalar_tensor") : nullptr);
-    PyErr_Clear();
-    return function;
-}
-
 // A method of an object of C++ code from before (pybind11's, no enumeration): a guard that holds thread-local state,
 // say.
 static bool changes_cpp_object(const Tracer& t, PyObject* callable, Args a) {
@@ -186,11 +171,9 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
                 }
             }
             if (read_arguments(t, with_self) < 0) return nullptr;
-            // (these would ask for the number)
-            Owned scalar;
-            if (a.n == 1 && Py_TYPE(a.v[0]) == symbolic_float &&
-                (f.name.ends_with(".as_tensor") || f.name.ends_with(".tensor")))
-                scalar = scalar_tensor(a.kwnames);
+            // (these would ask for the numbers)
+            if (f.name.ends_with(".as_tensor") || f.name.ends_with(".tensor"))
+                if (std::optional<PyObject*> r = tensor_of_numbers(a)) return finish_c_call(t, *r);
             // (torch hides this detach from modes)
             Owned detached;
             if (f.name.ends_with("._make_subclass") && a.n >= 2 && t.capture->is_fake(a.v[1])) {
@@ -199,7 +182,7 @@ static PyObject* call_c(Tracer& t, const CFunction& f, PyObject* callable, Args 
                 all[1] = detached.get();
                 a.v = all.data();
             }
-            return finish_c_call(t, vectorcall(scalar ? scalar.get() : callable, a));
+            return finish_c_call(t, vectorcall(callable, a));
         }
         case Policy::Numeric:
             if (!a.kwnames)

@@ -30,6 +30,9 @@ bool c_type_allowed(PyTypeObject* t);
 PyObject* call(Tracer& t, PyObject* callable, Args a);
 PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a);  // `a` includes self
 PyObject* call_type(Tracer& t, PyTypeObject* type, Args a);
+// torch.tensor of a number, or of lists of numbers, where some are symbolic: of these arguments, the first of them the
+// data. nullopt: nothing of that kind. Else a new reference, or nullptr and an exception.
+std::optional<PyObject*> tensor_of_numbers(Args a);
 int read_arguments(Tracer& t, Args a, Py_ssize_t from = 0);
 PyObject* finish_c_call(Tracer& t, PyObject* result);
 

@@ -106,7 +106,10 @@ PyObject* get_item(Tracer& t, PyObject* c, PyObject* key) {
     if (t.capture->is_fake(c)) {
         t.touch(c);
         if (t.read_all(key) < 0) return nullptr;
-        return t.result(PyObject_GetItem(c, key));
+        Owned rest = Owned::share(key), selected = selected_by_symbols(c, rest);
+        if (!selected && PyErr_Occurred()) return nullptr;
+        if (selected && PyTuple_GET_SIZE(rest.get()) == 0) return t.result(selected.release());
+        return t.result(PyObject_GetItem(selected ? selected.get() : c, rest.get()));
     }
     if (is_symbolic(key)) {  // which item it is, is part of the program
         Owned number = Owned::steal(fixed(key));
@@ -174,7 +177,9 @@ int set_item(Tracer& t, PyObject* c, PyObject* key, PyObject* value) {
     if (t.capture->is_fake(c)) {
         t.touch(c);
         if (t.read_all(key) < 0 || (value && t.read_all(value) < 0)) return -1;
-        return store();
+        Owned rest = Owned::share(key), selected = value ? selected_by_symbols(c, rest) : nullptr;
+        if (!selected && PyErr_Occurred()) return -1;
+        return selected ? PyObject_SetItem(selected.get(), rest.get(), value) : store();
     }
     if (is_symbolic(key)) {
         Owned number = Owned::steal(fixed(key));

@@ -19,4 +19,8 @@ int before_change(Tracer& t, PyObject* o, bool appends);
 PyObject* get_item(Tracer& t, PyObject* container, PyObject* key);
 int set_item(Tracer& t, PyObject* container, PyObject* key, PyObject* value);
 
+// Indexing a tensor by integers, some of them symbolic, and slices: what is selected by the symbols (a view), with the
+// rest of the index in `key`. nullptr: the index is of another kind, or an error is set.
+Owned selected_by_symbols(PyObject* tensor, Owned& key);
+
 }  // namespace braze::frontend

@@ -173,6 +173,46 @@ def test_functions_of_sizes():
     assert compilations_for(program, [torch.randn(n, 3) for n in range(4, 12)]) <= 2
 
 
+GRID = torch.arange(400.0).view(20, 20)
+
+
+def stored(*index, value=2.0):
+    y = GRID.clone()
+    y[index] = value
+    return y
+
+
+OPERATORS = {
+    "tensor of an int": lambda n: (torch.tensor(n), torch.tensor(n, dtype=torch.float64), torch.as_tensor(n)),
+    "tensor of ints": lambda n: torch.tensor([n, n + 1, 7]),
+    "tensor of floats": lambda n: torch.tensor([n / 2, 1.0, n]),
+    "tensor of lists": lambda n: torch.tensor([[n, 1], (2, n * 2)]),
+    "where": lambda n: torch.where(X > n / 7, X, n),
+    "item": lambda n: (GRID[n], GRID[n - 20], GRID[:, n], GRID[..., n], GRID[n, n], GRID[None, n, 1:3]),
+    "stored item": lambda n: (
+        stored(n),
+        stored(slice(None), n),
+        stored(n, n, value=n),
+        stored(Ellipsis, n, value=X[0]),
+    ),
+    "parity": lambda n: X * 2 if n % 2 == 0 else X * 3,
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_that_take_numbers(name):
+    assert compilations_for(OPERATORS[name], range(2, 10)) <= 3
+
+
+def test_an_index_out_of_range():
+    read, write = braze.compile(lambda n: GRID[:, n]), braze.compile(lambda n: stored(n))
+    for n in (3, 4, 5):
+        assert torch.equal(read(n), GRID[:, n]) and torch.equal(write(n), stored(n))
+    for f in (read, write):
+        with pytest.raises(IndexError, match=r"index 20 is out of bounds for dimension [01] with size 20"):
+            f(20)
+
+
 def test_an_optimizer_that_counts_in_python():
     class Adam(torch.optim.Optimizer):
         def __init__(self, params, lr):
