@@ -281,15 +281,22 @@ static PyObject* call_partial(Tracer& t, PyObject* partial, Args a) {
                     *n_kw = PyUnicode_InternFromString("keywords");
     Owned fn = Owned::steal(get_attribute(t, partial, n_func)), pargs = Owned::steal(get_attribute(t, partial, n_args)),
           kw = Owned::steal(get_attribute(t, partial, n_kw));
-    if (!fn || !pargs || !kw || t.read_all(pargs.get()) < 0 || t.read_all(kw.get()) < 0) return nullptr;
+    if (!fn || !pargs || !kw || t.read_length(pargs.get()) < 0 || t.read_elements(kw.get()) < 0) return nullptr;
     std::vector<Owned> values, names;
     Py_ssize_t npos = 0;
     for (; npos < PyTuple_GET_SIZE(pargs.get()); ++npos) {
-        values.push_back(Owned::steal(t.result(Py_NewRef(PyTuple_GET_ITEM(pargs.get(), npos)))));
+        Owned place = Owned::steal(PyLong_FromSsize_t(npos));
+        values.push_back(Owned::steal(sequence_item(t, pargs.get(), place.get())));
         if (!values.back()) return nullptr;
     }
     for (Py_ssize_t i = 0; i < a.n; ++i, ++npos) values.push_back(Owned::share(a.v[i]));
-    Owned merged = Owned::steal(PyDict_Copy(kw.get()));
+    Owned merged = Owned::steal(PyDict_New()), given = Owned::steal(dict_items(kw.get()));
+    for (Py_ssize_t i = 0; merged && given && i < PyTuple_GET_SIZE(given.get()); ++i) {
+        PyObject* key = PyTuple_GET_ITEM(PyTuple_GET_ITEM(given.get(), i), 0);
+        Owned v = Owned::steal(dict_item(t, kw.get(), key));
+        if (!v || PyDict_SetItem(merged.get(), key, v.get()) < 0) return nullptr;
+    }
+    if (!merged || !given) return nullptr;
     for (Py_ssize_t i = 0; a.kwnames && i < PyTuple_GET_SIZE(a.kwnames); ++i)
         PyDict_SetItem(merged.get(), PyTuple_GET_ITEM(a.kwnames, i), a.v[a.n + i]);
     Owned kwnames = Owned::steal(PyTuple_New(PyDict_GET_SIZE(merged.get())));

@@ -3,6 +3,7 @@ functions make of them."""
 
 import collections
 import copy
+import functools
 import math
 import operator
 
@@ -24,6 +25,8 @@ def same(a, b):
         return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
     if isinstance(a, (list, tuple, collections.deque)):
         return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, functools.partial):
+        return same(a.args, b.args) and same(a.keywords, b.keywords)
     return a == b and math.copysign(1, a) == math.copysign(1, b) if isinstance(a, (int, float)) else a == b
 
 
@@ -79,6 +82,7 @@ CONTAINERS = {
     "tuple, item": (lambda c: X * c[0] + c[1], "tuple"),
     "tuple, unpacked": (lambda c: (lambda a, b: X * a + b)(*c), "tuple"),
     "namedtuple": (lambda c: (X * c.a + c.b, c), "pair"),
+    "partial": (lambda c: c(), "partial"),
     "in one another": (lambda c: [X * v for row in c["rows"] for v in row], "nested"),
 }
 MAKE = {
@@ -87,6 +91,7 @@ MAKE = {
     "deque": lambda n, f: collections.deque([n, f]),
     "tuple": lambda n, f: (n, f),
     "pair": Pair,
+    "partial": lambda n, f: functools.partial(operator.add, X * 2, n),
     "nested": lambda n, f: {"rows": [(n, f), [n + 1]]},
 }
 
