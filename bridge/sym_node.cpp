@@ -256,6 +256,14 @@ const FloatValue* float_value(const c10::SymFloat& f) {
     return n ? n->traced() : nullptr;
 }
 
+bool decide_numbers(Relation::Kind kind, const c10::SymInt& a, const c10::SymInt& b) {
+    const c10::SymInt& s = a.is_heap_allocated() ? a : b;
+    BRAZE_CHECK(s.is_heap_allocated(), "no symbol");
+    auto* node = dynamic_cast<Node*>(s.toSymNode().get());
+    BRAZE_CHECK(node, "a symbol of somebody else");
+    return node->symbols()->decide({kind, expr_of(a), expr_of(b)}, true);
+}
+
 Expr expr_of(const c10::SymInt& s) {
     if (!s.is_heap_allocated()) return s.as_int_unchecked();
     SymNode node = s.toSymNode();

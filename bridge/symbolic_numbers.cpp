@@ -239,7 +239,7 @@ PyObject* negative(PyObject* a) {
 }
 int truth(PyObject* a) {
     try {
-        if (is_int(a)) return int_of(a).sym_ne(0).guard_bool(__FILE__, __LINE__);
+        if (is_int(a)) return decide_numbers(Relation::Ne, int_of(a), c10::SymInt(0));
         c10::SymFloat f = float_of(a);
         const FloatValue* x = float_value(f);
         if (!x || x->node < 0) return f.guard_float(__FILE__, __LINE__) != 0;
@@ -276,12 +276,12 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
         } else if (auto x = integer(a), y = integer(b); x && y) {
             bool r = false;
             switch (op) {
-                case Py_EQ: r = x->sym_eq(*y).guard_bool(__FILE__, __LINE__); break;
-                case Py_NE: r = x->sym_ne(*y).guard_bool(__FILE__, __LINE__); break;
-                case Py_LT: r = x->sym_lt(*y).guard_bool(__FILE__, __LINE__); break;
-                case Py_LE: r = x->sym_le(*y).guard_bool(__FILE__, __LINE__); break;
-                case Py_GT: r = x->sym_gt(*y).guard_bool(__FILE__, __LINE__); break;
-                default: r = x->sym_ge(*y).guard_bool(__FILE__, __LINE__); break;
+                case Py_EQ: r = decide_numbers(Relation::Eq, *x, *y); break;
+                case Py_NE: r = decide_numbers(Relation::Ne, *x, *y); break;
+                case Py_LT: r = decide_numbers(Relation::Lt, *x, *y); break;
+                case Py_LE: r = decide_numbers(Relation::Le, *x, *y); break;
+                case Py_GT: r = decide_numbers(Relation::Lt, *y, *x); break;
+                default: r = decide_numbers(Relation::Le, *y, *x); break;
             }
             return PyBool_FromLong(r);
         } else if (std::optional<bool> answer = compare_floats(a, b, op)) {

@@ -105,7 +105,7 @@ int64_t SymbolTable::fix(const Expr& e) {
     return hint(e);
 }
 
-bool SymbolTable::decide(Relation r) {
+bool SymbolTable::decide(Relation r, bool of_numbers) {
     r.a = resolve(r.a);
     r.b = resolve(r.b);
     bool answer = r.holds(hint(r.a), hint(r.b));
@@ -114,7 +114,9 @@ bool SymbolTable::decide(Relation r) {
         return answer;
     }
     Relation held = answer ? r : r.negated();
-    if (held.kind == Relation::Eq) {
+    auto free = [](const Expr& x) { return !x.is_const() && !x.is_symbol(); };
+    bool guard_is_enough = of_numbers && (free(held.a) ? held.b.is_const() : free(held.b) && held.a.is_const());
+    if (held.kind == Relation::Eq && !guard_is_enough) {
         unify(held.a, held.b);
         return answer;
     }
@@ -139,7 +141,6 @@ void SymbolTable::unify(const Expr& x, const Expr& y) {
         bind(a, b);
         return;
     }
-    if (a.is_const() || b.is_const()) return;  // the guard is enough: nothing else has to become equal
     // not solved for a symbol: only these very sizes
     fix(a);
     fix(b);

@@ -60,7 +60,8 @@ class SymbolTable {
     // Fixes every symbol in it.
     int64_t fix(const Expr& e);
     // The hint's answer, made part of the guards unless it is known.
-    bool decide(Relation r);
+    // of_numbers: the program asks, so that nothing has to follow for sizes (n % 2 == 0 does not tell n).
+    bool decide(Relation r, bool of_numbers = false);
     // A relation that the hints satisfy becomes a guard; the symbols stay free.
     void assume(Relation r);
     // a and b are the same size from here on (their hints agree).
@@ -114,6 +115,8 @@ c10::SymFloat sym_float(const c10::SymFloat& like, FloatValue value);
 const Symbols& symbols_of(const c10::SymFloat& f);
 // Of a SymFloat made by sym_float(); nullptr for any other.
 const FloatValue* float_value(const c10::SymFloat& f);
+// What the program asks about two numbers, at least one of them symbolic.
+bool decide_numbers(Relation::Kind kind, const c10::SymInt& a, const c10::SymInt& b);
 // The expression of a SymInt of this trace or of a plain one.
 Expr expr_of(const c10::SymInt& s);
 // The same of a Python torch.SymInt; nullopt for anything else.

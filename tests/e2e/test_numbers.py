@@ -209,6 +209,16 @@ def test_operators_that_take_numbers(name):
     assert compilations_for(OPERATORS[name], range(2, 10)) <= 3
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_sizes_that_follow_from_numbers(dynamic):
+    def program(n):
+        return GRID[: n % 4] * 2 if n % 4 == 1 else GRID[: n % 4] + X[n % 4]
+
+    compiled = braze.compile(program, dynamic=dynamic)
+    for n in range(2, 12):
+        assert torch.equal(compiled(n), program(n)), n
+
+
 def test_an_index_out_of_range():
     read, write = braze.compile(lambda n: GRID[:, n]), braze.compile(lambda n: stored(n))
     for n in (3, 4, 5):
