@@ -293,7 +293,8 @@ void find_in_place(Kernel& k, const std::vector<bool>& alone, const std::vector<
                 const Scalar& s = k.scalars[i];
                 if (s.kind != ScalarKind::Load || s.param != static_cast<int>(r)) continue;
                 any = true;
-                fits = s.mask < 0 && s.address == first->address && (behind_loop ? before[i] : !used[stage][i] || before[i]);
+                fits = s.mask < 0 && s.address == first->address &&
+                       (behind_loop ? before[i] : !used[stage][i] || before[i]);
                 if (behind_loop) continue;  // (an outer point loads the element once)
                 for (size_t later = stage + 1; later < used.size(); ++later) fits = fits && !used[later][i];
             }

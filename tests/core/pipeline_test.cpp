@@ -79,8 +79,8 @@ TEST(Pipeline, InputsAreWrittenInPlaceBehindALoop) {
             %0 : f32[35, 35, 35] = input
             %1 @1 : f32[35] = input
             %2 @2 : f32[35] = input
-            %3 : f32[35] = sum(%0, dims=)" +
-                                            std::string(dims) + R"(, keepdim=false)
+            %3 : f32[35] = sum(%0, dims=)" + std::string(dims) +
+                                            R"(, keepdim=false)
             %4 : f32[35] = add(%1, %3)
             %5 @1 : f32[35] = call aten::copy_(self=%1, src=%4) writes=[0] aliases=[0]
             %6 : f32[35] = mul(%2, %3)

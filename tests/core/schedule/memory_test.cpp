@@ -113,6 +113,26 @@ TEST(Memory, WhatIsCopiedIntoSeveralInputsIsComputedInEach) {
     EXPECT_EQ(c.program.arena_bytes, 0) << c.text();
 }
 
+TEST(Memory, SeveralValuesAreComputedInSeveralInputsEach) {
+    // like the average and the parameter of each step of ASGD
+    const Checked c = check_text(R"(
+        %0 @0 : f32[4] = input
+        %1 @1 : f32[4] = input
+        %2 @2 : f32[8] = input
+        %3 @3 : f32[8] = input
+        %4 : f32[4] = exp(%0)
+        %5 : f32[8] = exp(%2)
+        %6 @0 : f32[4] = call aten::copy_(self=%0, src=%4) writes=[0] aliases=[0]
+        %7 @1 : f32[4] = call aten::copy_(self=%1, src=%4) writes=[0] aliases=[0]
+        %8 @2 : f32[8] = call aten::copy_(self=%2, src=%5) writes=[0] aliases=[0]
+        %9 @3 : f32[8] = call aten::copy_(self=%3, src=%5) writes=[0] aliases=[0]
+        return %0
+    )");
+    EXPECT_EQ(c.calls(), 0) << c.text();
+    EXPECT_EQ(c.kernels(), 2) << c.text();
+    EXPECT_EQ(c.program.arena_bytes, 0) << c.text();
+}
+
 TEST(Memory, WhatIsReadLaterOrElsewhereIsNotWrittenTooEarly) {
     // the old elements are read out of order, by a later kernel, by a call
     for (const char* reader : {"%3 : f32[4, 4]{1, 4} = permute(%0, dims=[1, 0])\n%4 : f32[4, 4] = exp(%3)",
