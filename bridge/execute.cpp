@@ -3,16 +3,17 @@
 #include <ATen/EmptyTensor.h>
 
 #include "bridge/dtypes.h"
+#include "core/runtime/batches.h"
 #include "core/support/error.h"
 
 namespace braze::bridge {
 
+using runtime::kGrain;
 using runtime::Program;
 using runtime::Slot;
 using runtime::SlotKind;
 
 namespace {
-constexpr int64_t kGrain = 32768;     // element operations that are worth a thread
 constexpr int64_t kLongRun = 200000;  // element operations during which the GIL is given away
 constexpr size_t kArenaAlignment = 64;
 }  // namespace
@@ -48,7 +49,6 @@ struct Executor::Kernel {
     std::vector<Param> params;  // those to be set in each run
     std::vector<Param> arena;   // those that a context sets once
     Size outer_count, work;
-    bool checks;
 };
 
 struct Executor::Call {
@@ -59,9 +59,16 @@ struct Executor::Call {
 };
 
 struct Executor::Step {
-    enum Kind : uint8_t { Kernel, Call, Allocate, Release } kind;
-    int index;
+    enum Kind : uint8_t { Kernels, Call, Allocate, Release } kind;
+    int index;      // Kernels: the first one
+    int count = 1;  // of kernels, which are independent of each other
     bool writes_input = false;
+    bool constant = true;  // what they do
+};
+// How threads share the kernels of a step.
+struct Executor::Shares {
+    int threads = 0;
+    std::vector<std::vector<runtime::Share>> by_thread;
 };
 
 struct Executor::Context {
@@ -71,6 +78,7 @@ struct Executor::Context {
     std::vector<void*> buffers;
     std::vector<int64_t> symbols;
     std::vector<c10::IValue> stack;
+    std::vector<Shares> shares;  // by step
 };
 
 bool& run_wrote() {
@@ -147,54 +155,44 @@ void Executor::plan_slots() {
 }
 
 void Executor::plan_steps() {
-    const auto& symbols = program_->symbols;
-    auto is_input = [&](int slot) { return slot >= 0 && slots_[slots_.at(slot).root].kind == SlotKind::Input; };
+    const auto is_input = [&](int slot) { return slots_[slots_.at(slot).root].kind == SlotKind::Input; };
     int buffers = 0;
-    int64_t work = 0;
-    for (const runtime::Thunk& t : program_->thunks) {
-        if (const auto* k = std::get_if<runtime::RunKernel>(&t)) {
-            Kernel kernel;
-            kernel.fn = program_->code.at(k->kernel).fn;
-            kernel.checks = program_->kernels.at(k->kernel).has_checks;
-            kernel.first_buffer = buffers;
-            kernel.n_buffers = static_cast<int>(k->slots.size());
-            buffers += kernel.n_buffers;
-            kernel.outer_count = Size(k->outer_count, symbols);
-            kernel.work = Size(k->work, symbols);
-            work += kernel.outer_count.constant() && kernel.work.constant()
-                        ? kernel.outer_count.at(nullptr) * kernel.work.at(nullptr)
-                        : kLongRun;
-            for (size_t i = 0; i < k->slots.size(); ++i) {
-                const SlotPlan& slot = slots_.at(k->slots[i]);
-                slots_[k->slots[i]].layout_matters = true;
-                slots_[slot.root].layout_matters = true;
-                Kernel::Param p{static_cast<int>(i), slot.root, slot.item, slot.offset, Size(k->offsets[i], symbols)};
-                bool once = slots_[slot.root].in_arena && p.root_offset.constant() && p.offset.constant();
-                (once ? kernel.arena : kernel.params).push_back(std::move(p));
+    for (const runtime::Batch& batch : runtime::batches(*program_)) {
+        const runtime::Thunk& first = program_->thunks[batch[0]];
+        if (std::holds_alternative<runtime::RunKernel>(first)) {
+            Step step{Step::Kernels, static_cast<int>(kernels_.size()), static_cast<int>(batch.size())};
+            for (size_t i : batch) {
+                const auto& k = std::get<runtime::RunKernel>(program_->thunks[i]);
+                for (const loops::Stage& stage : program_->kernels.at(k.kernel).stages)
+                    for (const loops::Store& store : stage.stores)
+                        step.writes_input |= is_input(k.slots.at(store.param));
+                plan_kernel(k, buffers);
+                const Kernel& kernel = kernels_.back();
+                step.constant &= kernel.outer_count.constant() && kernel.work.constant();
             }
-            bool writes = false;
-            for (const loops::Stage& stage : program_->kernels.at(k->kernel).stages)
-                for (const loops::Store& store : stage.stores) writes |= is_input(k->slots.at(store.param));
-            steps_.push_back({Step::Kernel, static_cast<int>(kernels_.size()), writes});
-            kernels_.push_back(std::move(kernel));
-        } else if (const auto* c = std::get_if<runtime::RunCall>(&t)) {
+            steps_.push_back(step);
+        } else if (const auto* c = std::get_if<runtime::RunCall>(&first)) {
             bool into = !c->results.empty() && out_variant(c->node->callee) != nullptr;
             for (int r : c->results)
                 into &= slots_.at(r).kind == SlotKind::Arena || slots_.at(r).kind == SlotKind::Fresh;
             bool tracked = false;
             for (size_t i = 0; i < c->node->aliases.size() && i < c->results.size(); ++i)
                 tracked |= c->node->aliases[i] >= 0 && slots_.at(c->results[i]).escapes;
-            calls_.push_back({PreparedCall(*c->node, opaque_, symbols, into), c->operands, c->results, into, tracked});
-            bool writes = false;
-            for (int w : c->node->writes) writes |= is_input(c->operands.at(w));
-            steps_.push_back({Step::Call, static_cast<int>(calls_.size()) - 1, writes});
-            work = kLongRun;
-        } else if (const auto* a = std::get_if<runtime::Allocate>(&t)) {
+            Step step{Step::Call, static_cast<int>(calls_.size())};
+            for (int w : c->node->writes) step.writes_input |= is_input(c->operands.at(w));
+            calls_.push_back(
+                {PreparedCall(*c->node, opaque_, program_->symbols, into), c->operands, c->results, into, tracked});
+            steps_.push_back(step);
+        } else if (const auto* a = std::get_if<runtime::Allocate>(&first)) {
             if (!slots_.at(a->slot).in_arena) steps_.push_back({Step::Allocate, a->slot});
-        } else if (const auto* r = std::get_if<runtime::Release>(&t)) {
+        } else if (const auto* r = std::get_if<runtime::Release>(&first)) {
             if (!slots_.at(r->slot).in_arena) steps_.push_back({Step::Release, r->slot});
         }
     }
+    int64_t work = calls_.empty() ? 0 : kLongRun;
+    for (const Kernel& k : kernels_)
+        work +=
+            k.outer_count.constant() && k.work.constant() ? k.outer_count.at(nullptr) * k.work.at(nullptr) : kLongRun;
     long_running_ = work >= kLongRun;
     for (size_t i = 0; i < slots_.size(); ++i)
         if (!slots_[slots_[i].root].in_arena || !slots_[i].constant) transient_.push_back(static_cast<int>(i));
@@ -203,13 +201,35 @@ void Executor::plan_steps() {
                     "slot " + std::to_string(slot) + " is handed out but lies in the arena");
 }
 
+// buffers: of the kernels before, and then with this one's.
+void Executor::plan_kernel(const runtime::RunKernel& k, int& buffers) {
+    const auto& symbols = program_->symbols;
+    Kernel kernel;
+    kernel.fn = program_->code.at(k.kernel).fn;
+    kernel.first_buffer = buffers;
+    kernel.n_buffers = static_cast<int>(k.slots.size());
+    buffers += kernel.n_buffers;
+    kernel.outer_count = Size(k.outer_count, symbols);
+    kernel.work = Size(k.work, symbols);
+    for (size_t i = 0; i < k.slots.size(); ++i) {
+        const SlotPlan& slot = slots_.at(k.slots[i]);
+        slots_[k.slots[i]].layout_matters = true;
+        slots_[slot.root].layout_matters = true;
+        Kernel::Param p{static_cast<int>(i), slot.root, slot.item, slot.offset, Size(k.offsets[i], symbols)};
+        bool once = slots_[slot.root].in_arena && p.root_offset.constant() && p.offset.constant();
+        (once ? kernel.arena : kernel.params).push_back(std::move(p));
+    }
+    kernels_.push_back(std::move(kernel));
+}
+
 void Executor::find_last_uses() {
     std::vector<int> last(slots_.size(), -1);
     for (size_t i = 0; i < steps_.size(); ++i) {
         const Step& s = steps_[i];
         const auto use = [&](int slot) { last[slots_[slot].root] = static_cast<int>(i); };
-        if (s.kind == Step::Kernel)
-            for (const Kernel::Param& p : kernels_[s.index].params) use(p.root);
+        if (s.kind == Step::Kernels)
+            for (int k = s.index; k < s.index + s.count; ++k)
+                for (const Kernel::Param& p : kernels_[k].params) use(p.root);
         if (s.kind == Step::Call) {
             for (int slot : calls_[s.index].operands) use(slot);
             for (int slot : calls_[s.index].results) use(slot);
@@ -249,6 +269,7 @@ std::unique_ptr<Executor::Context> Executor::make_context() const {
     c->tensors.resize(slots_.size());
     c->pointers.resize(slots_.size(), nullptr);
     c->symbols.resize(program_->symbols.size());
+    c->shares.resize(steps_.size());
     if (program_->arena_bytes > 0)
         c->arena = c10::GetAllocator(c10::DeviceType::CPU)->allocate(program_->arena_bytes + kArenaAlignment);
     auto address = reinterpret_cast<uintptr_t>(c->arena.get());
@@ -318,9 +339,14 @@ class Executor::Run {
         for (size_t i = 0; i < e_.steps_.size(); ++i) {
             const Step& s = e_.steps_[i];
             // (an operator that raises has checked before it writes)
-            if (s.writes_input && s.kind == Step::Kernel) run_wrote() = true;
+            if (s.writes_input && s.kind == Step::Kernels) run_wrote() = true;
             switch (s.kind) {
-                case Step::Kernel: kernel(e_.kernels_[s.index]); break;
+                case Step::Kernels:
+                    if (s.count == 1)
+                        kernel(e_.kernels_[s.index]);
+                    else
+                        kernels(s, c_.shares[i]);
+                    break;
                 case Step::Call: call(e_.calls_[s.index]); break;
                 case Step::Allocate: allocate(s.index); break;
                 case Step::Release: c_.tensors[s.index].reset(); break;
@@ -384,25 +410,52 @@ class Executor::Run {
         c_.pointers[slot] = data_of(c_.tensors[slot]);
     }
 
-    void kernel(const Kernel& k) {
+    void** buffers(const Kernel& k) {
         void** buffers = c_.buffers.data() + k.first_buffer;
         for (const Kernel::Param& p : k.params)
             buffers[p.index] = c_.pointers[p.root] + (p.root_offset.at(symbols_) + p.offset.at(symbols_)) * p.item;
-        int64_t count = k.outer_count.at(symbols_);
+        return buffers;
+    }
+    runtime::Amount amount(const Kernel& k) const {
+        return {k.outer_count.at(symbols_), std::max<int64_t>(k.work.at(symbols_), 1)};
+    }
+
+    void kernel(const Kernel& k) {
+        void** const given = buffers(k);
+        const auto [count, work] = amount(k);
         if (count <= 0) return;
-        int64_t work = std::max<int64_t>(k.work.at(symbols_), 1);
-        int64_t grain = std::max<int64_t>(kGrain / work, 1);
-        int32_t failed = 0;
-        if (count <= grain) {
-            failed = k.fn(buffers, symbols_, 0, count);
-        } else {
-            std::atomic<int32_t> flag{0};
-            at::parallel_for(0, count, grain, [&](int64_t begin, int64_t end) {
-                if (k.fn(buffers, symbols_, begin, end) != 0) flag.store(1, std::memory_order_relaxed);
-            });
-            failed = flag.load();
+        const int64_t grain = std::max<int64_t>(kGrain / work, 1);
+        std::atomic<int32_t> failed{0};
+        const auto run = [&](int64_t begin, int64_t end) {
+            if (k.fn(given, symbols_, begin, end) != 0) failed.store(1, std::memory_order_relaxed);
+        };
+        if (count <= grain)
+            run(0, count);
+        else
+            at::parallel_for(0, count, grain, run);
+        TORCH_CHECK_INDEX(failed.load() == 0, "index out of range in self");
+    }
+
+    // None of them checks an index.
+    void kernels(const Step& step, Shares& shares) {
+        const Kernel* const first = e_.kernels_.data() + step.index;
+        for (int i = 0; i < step.count; ++i) buffers(first[i]);
+        const int threads = at::in_parallel_region() ? 1 : at::get_num_threads();
+        if (!step.constant || shares.threads != threads) {
+            std::vector<runtime::Amount> amounts;
+            for (int i = 0; i < step.count; ++i) amounts.push_back(amount(first[i]));
+            shares = {threads, runtime::share_out(amounts, threads)};
         }
-        TORCH_CHECK_INDEX(failed == 0, "index out of range in self");
+        const auto run = [&](int64_t begin, int64_t end) {
+            for (int64_t t = begin; t < end; ++t)
+                for (const runtime::Share& s : shares.by_thread[static_cast<size_t>(t)])
+                    first[s.kernel].fn(c_.buffers.data() + first[s.kernel].first_buffer, symbols_, s.begin, s.end);
+        };
+        const auto n = static_cast<int64_t>(shares.by_thread.size());
+        if (n == 1)
+            run(0, 1);
+        else
+            at::parallel_for(0, n, 1, run);
     }
 
     void keep_result(int slot, const at::Tensor& t) {

@@ -44,12 +44,14 @@ class Executor {
     struct Call;
     struct SlotPlan;
     struct Step;
+    struct Shares;
     struct Context;
     struct Lease;
     class Run;
 
     void plan_slots();
     void plan_steps();
+    void plan_kernel(const runtime::RunKernel& k, int& buffers);
     void find_symbols(const SymbolTable& table);
     void read_symbols(c10::ArrayRef<const at::Tensor*> inputs, c10::ArrayRef<int64_t> integers, int64_t* values) const;
     void find_last_uses();

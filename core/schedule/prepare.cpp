@@ -194,12 +194,16 @@ void copy_once_each(ir::Graph& g) {
         return entry.second.size() < 2 || (entry.first->storage >= 0 && written.contains(entry.first->storage));
     });
     if (writes_of.empty()) return;
+    // Right behind the value: kernels do not reach across what is written in between.
+    std::vector<Value*> made;
     ir::rewrite(g, [&](Node* n, Builder& b) {
-        auto it = n->operands.size() == 2 ? writes_of.find(n->operands[1]) : writes_of.end();
-        if (it == writes_of.end() || it->second[0] != n) return false;
-        Value* source = n->operands[1];
-        for (size_t k = 1; k < it->second.size(); ++k)
-            it->second[k]->operands[1] = b.copy(source, source->type.strides);
+        for (Value* source : made) {
+            const std::vector<Node*>& writes = writes_of.at(source);
+            for (size_t k = 1; k < writes.size(); ++k) writes[k]->operands[1] = b.copy(source, source->type.strides);
+        }
+        made.clear();
+        for (Value* v : n->results)
+            if (writes_of.contains(v)) made.push_back(v);
         return false;
     });
 }

@@ -17,6 +17,16 @@ namespace {
 
 constexpr int kDear = 12;  // a function rather than a few instructions
 
+// With all that they are computed from, but nothing behind reductions.
+void add_operands(const Kernel& k, std::vector<bool>& out) {
+    for (size_t i = out.size(); i-- > 0;) {
+        const Scalar& s = k.scalars[i];
+        if (!out[i] || s.kind == ScalarKind::Reduce) continue;
+        for (int a : s.args) out[static_cast<size_t>(a)] = true;
+        if (s.mask >= 0) out[static_cast<size_t>(s.mask)] = true;
+    }
+}
+
 // The scalars that a stage evaluates in its loop, up to and including one of its stores (all by default); nothing
 // behind the reductions of earlier stages.
 std::vector<bool> evaluated(const Kernel& k, const loops::Stage& stage, const Store* last = nullptr) {
@@ -27,13 +37,34 @@ std::vector<bool> evaluated(const Kernel& k, const loops::Stage& stage, const St
     }
     if (!last)
         for (int r : stage.reduces) out[static_cast<size_t>(k.scalars[static_cast<size_t>(r)].args[0])] = true;
-    for (size_t i = out.size(); i-- > 0;) {
-        const Scalar& s = k.scalars[i];
-        if (!out[i] || s.kind == ScalarKind::Reduce) continue;
-        for (int a : s.args) out[static_cast<size_t>(a)] = true;
-        if (s.mask >= 0) out[static_cast<size_t>(s.mask)] = true;
-    }
+    add_operands(k, out);
     return out;
+}
+
+// The scalars that are evaluated before a store behind the loop of `stage` is done.
+std::vector<bool> evaluated_before(const Kernel& k, size_t stage, const Store* store) {
+    std::vector<bool> out(k.scalars.size(), false);
+    for (size_t st = 0; st <= stage; ++st) {
+        for (int r : k.stages[st].reduces) out[static_cast<size_t>(k.scalars[static_cast<size_t>(r)].args[0])] = true;
+        bool before = true;
+        for (const Store& s : k.stages[st].stores) {
+            if (before || s.level == Level::Inner) out[static_cast<size_t>(s.scalar)] = true;
+            before = before && &s != store;
+        }
+    }
+    add_operands(k, out);
+    return out;
+}
+
+// Different points, or outer points if the store is behind the loop, store different elements.
+bool stores_once(const Kernel& k, const Store& s) {
+    for (size_t i = 0; i < k.outer.size(); ++i)
+        if (k.outer[i] != shapes::Expr(1) && !s.address.contains(loops::outer_axis(static_cast<int>(i), k.outer[i])))
+            return false;
+    for (size_t i = 0; i < k.inner.size() && s.level == Level::Inner; ++i)
+        if (k.inner[i] != shapes::Expr(1) && !s.address.contains(loops::inner_axis(static_cast<int>(i), k.inner[i])))
+            return false;
+    return true;
 }
 
 class KeptValue {
@@ -234,14 +265,12 @@ void find_in_place(Kernel& k, const std::vector<bool>& alone, const std::vector<
         return std::any_of(k.params.begin(), k.params.end(),
                            [&](const loops::Param& p) { return p.inplace_of == static_cast<int>(r); });
     };
-    // Without loops what is uniform is stored once.
-    const bool once = k.inner.empty() && shapes::product(k.outer) == shapes::Expr(1);
     std::vector<size_t> order;  // those that want a certain one choose first
     for (bool choosy : {true, false})
         for (size_t w = 0; w < k.params.size(); ++w)
             if (k.params[w].written && (wanted[w] >= 0) == choosy) order.push_back(w);
     for (size_t w : order) {
-        // the first store, and whether all are of the same elements, in the innermost loops
+        // the first store, and whether all are of the same elements, each of which only one point stores
         const Store* first = nullptr;
         size_t stage = 0;
         bool same = true;
@@ -249,11 +278,12 @@ void find_in_place(Kernel& k, const std::vector<bool>& alone, const std::vector<
             for (const Store& s : k.stages[st].stores) {
                 if (s.param != static_cast<int>(w)) continue;
                 if (!first) first = &s, stage = st;
-                const bool innermost = s.level == (k.inner.empty() ? Level::Outer : Level::Inner);
-                same = same && s.address == first->address && (innermost || (once && s.level == Level::Uniform));
+                same = same && s.address == first->address && s.level == first->level && stores_once(k, s);
             }
         if (!first || !same) continue;
-        const std::vector<bool> before = evaluated(k, k.stages[stage], first);
+        const bool behind_loop = first->level != Level::Inner && !k.inner.empty();
+        const std::vector<bool> before =
+            behind_loop ? evaluated_before(k, stage, first) : evaluated(k, k.stages[stage], first);
         for (size_t r = 0; r < k.params.size(); ++r) {
             if (wanted[w] >= 0 && wanted[w] != static_cast<int>(r)) continue;
             if (k.params[r].written || !alone[r] || taken(r) || offsets[r] != offsets[w]) continue;
@@ -263,7 +293,9 @@ void find_in_place(Kernel& k, const std::vector<bool>& alone, const std::vector<
                 const Scalar& s = k.scalars[i];
                 if (s.kind != ScalarKind::Load || s.param != static_cast<int>(r)) continue;
                 any = true;
-                fits = s.mask < 0 && s.address == first->address && (!used[stage][i] || before[i]);
+                fits = s.mask < 0 && s.address == first->address &&
+                       (behind_loop ? before[i] : !used[stage][i] || before[i]);
+                if (behind_loop) continue;  // (an outer point loads the element once)
                 for (size_t later = stage + 1; later < used.size(); ++later) fits = fits && !used[later][i];
             }
             if (!any || !fits) continue;

@@ -15,12 +15,15 @@ std::optional<std::pair<size_t, size_t>> Sharing::conflict(const std::vector<PyO
     };
     size_t size = 16;
     while (size < 2 * tensors.size()) size *= 2;
-    static thread_local std::vector<Entry> table;
-    static thread_local std::vector<size_t> first;
+    static thread_local std::vector<Entry> spare_table;
+    static thread_local std::vector<size_t> spare_first;
+    std::vector<Entry>& table = spare_table;  // (looked up in the thread's storage once)
+    std::vector<size_t>& first = spare_first;
+    const TensorBridge& bridge = *tensor_bridge();
     table.assign(size, {nullptr, 0});
     first.assign(written.size(), kNone);
     for (size_t i = 0; i < tensors.size(); ++i) {
-        const void* storage = tensors[i] ? tensor_bridge()->storage(tensors[i]) : nullptr;
+        const void* storage = tensors[i] ? bridge.storage(tensors[i]) : nullptr;
         if (!storage) continue;
         auto g = static_cast<size_t>(group[i]);
         size_t at = (reinterpret_cast<uintptr_t>(storage) >> 4) * 0x9E3779B97F4A7C15ULL >> 20 & (size - 1);

@@ -72,6 +72,40 @@ TEST(Pipeline, EveryIsaOfTheHostGivesTheSame) {
     }
 }
 
+// Statistics and a weight, changed by the kernel that reduces, at every width and in any order of independent kernels.
+TEST(Pipeline, InputsAreWrittenInPlaceBehindALoop) {
+    for (const char* dims : {"[0, 2]", "[1, 2]", "[0, 1]"}) {
+        const ir::Graph g = ir::parse_graph(R"(graph {
+            %0 : f32[35, 35, 35] = input
+            %1 @1 : f32[35] = input
+            %2 @2 : f32[35] = input
+            %3 : f32[35] = sum(%0, dims=)" + std::string(dims) +
+                                            R"(, keepdim=false)
+            %4 : f32[35] = add(%1, %3)
+            %5 @1 : f32[35] = call aten::copy_(self=%1, src=%4) writes=[0] aliases=[0]
+            %6 : f32[35] = mul(%2, %3)
+            %7 @2 : f32[35] = call aten::copy_(self=%2, src=%6) writes=[0] aliases=[0]
+            return %3
+        })");
+        for (codegen::Isa isa : codegen::host_isas()) {
+            constexpr const char* names[] = {"scalar", "sse2", "avx2", "avx512"};
+            const auto inputs = random_inputs(g, 1);
+            auto a = copies(inputs), b = copies(inputs);
+            const ir::CallHandler calls = test_calls();
+            ir::evaluate(g, a, {}, calls);
+            PipelineOptions options;
+            options.isa = names[static_cast<size_t>(isa)];
+            PipelineStats stats;
+            const auto program = compile_graph(g.clone(), options, &stats);
+            EXPECT_EQ(stats.aten_calls, 0) << program->dump();
+            Host host(*program);
+            host.in_batches = true;
+            host.run(b);
+            for (size_t i = 0; i < b.size(); ++i) expect_close(b[i], a[i], "input " + std::to_string(i));
+        }
+    }
+}
+
 TEST(Pipeline, RandomGraphsCompiled) {
     for (unsigned seed = 0; seed < 40; ++seed) {
         SCOPED_TRACE("seed " + std::to_string(seed));
@@ -85,6 +119,7 @@ TEST(Pipeline, RandomGraphsCompiled) {
         options.verify = true;
         const auto program = compile_graph(g.clone(), options);
         Host host(*program, random.symbols(), actual);
+        host.in_batches = seed % 3 == 0;
         const auto got = host.run(b);
         ASSERT_EQ(got.size(), want.size());
         for (size_t i = 0; i < got.size(); ++i)

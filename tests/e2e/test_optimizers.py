@@ -109,6 +109,29 @@ def two_models(make_model=mlp):
     return model, copy.deepcopy(model), x
 
 
+@pytest.mark.parametrize("name", ["Adafactor", "Adam", "SGD", "SGD, momentum"])
+def test_many_parameters_on_any_number_of_threads(name):
+    cls, arguments, _ = OPTIMIZERS[name]
+    torch.manual_seed(0)
+    start = [torch.randn(s) for _ in range(5) for s in [(), (7,), (130,), (130, 131), (300, 257), (64, 3, 3, 3)]]
+    grads = [torch.randn_like(p) for p in start]
+    threads = torch.get_num_threads()
+    params = [[p.clone().requires_grad_() for p in start] for _ in range(2)]
+    optimizers = [cls(p, foreach=False, **arguments) for p in params]
+    steps = [optimizers[0].step, braze.compile(optimizers[1].step, fullgraph=True)]
+    try:
+        for n in (threads, 1, 2, 3, 2):
+            torch.set_num_threads(n)
+            for group, step in zip(params, steps, strict=True):
+                for p, g in zip(group, grads, strict=True):
+                    p.grad = g.clone()
+                step()
+            for a, e in zip(params[1], params[0], strict=True):
+                torch.testing.assert_close(a, e, rtol=1e-5, atol=1e-6)
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_betas_and_weight_decay_that_change():
     model, expected, x = two_models()
     mine, theirs = optim.AdamW(model.parameters()), optim.AdamW(expected.parameters())

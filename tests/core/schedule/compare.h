@@ -84,27 +84,32 @@ struct Checked {
 inline Checked check(const ir::Graph& g, unsigned seed = 1, const ir::SymbolValues& symbols = {},
                      const ir::CallHandler& calls = {}, const schedule::Options& options = {}) {
     const auto inputs = random_inputs(g, seed, symbols);
-    auto expected_inputs = copies(inputs), actual_inputs = copies(inputs);
-    const ir::CallHandler reference = calls, actual = calls;  // with their own state
+    auto expected_inputs = copies(inputs);
+    const ir::CallHandler reference = calls;  // with its own state
     const auto want = ir::evaluate(g, expected_inputs, symbols, reference);
     Checked out{schedule::schedule(g.clone(), options)};
     for (const auto& k : out.program.kernels) loops::verify(k);
-    Host host(out.program, symbols, actual);
-    const auto got = host.run(actual_inputs);
-    EXPECT_FALSE(host.failed_check);
-    const std::string context = "\n" + ir::print(g) + out.program.dump();
-    EXPECT_EQ(got.size(), want.size());
-    for (size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
-        expect_close(got[i], want[i], "output " + std::to_string(i) + context);
-        for (size_t j = 0; j < i; ++j)
-            EXPECT_EQ(got[i].bytes == got[j].bytes, want[i].bytes == want[j].bytes)
-                << "outputs " << i << " and " << j << context;
+    for (const bool in_batches : {false, true}) {
+        auto actual_inputs = copies(inputs);
+        const ir::CallHandler actual = calls;  // with its own state
+        Host host(out.program, symbols, actual);
+        host.in_batches = in_batches;
+        const auto got = host.run(actual_inputs);
+        EXPECT_FALSE(host.failed_check);
+        const std::string context = (in_batches ? "\nin batches\n" : "\n") + ir::print(g) + out.program.dump();
+        EXPECT_EQ(got.size(), want.size());
+        for (size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+            expect_close(got[i], want[i], "output " + std::to_string(i) + context);
+            for (size_t j = 0; j < i; ++j)
+                EXPECT_EQ(got[i].bytes == got[j].bytes, want[i].bytes == want[j].bytes)
+                    << "outputs " << i << " and " << j << context;
+            for (size_t j = 0; j < inputs.size(); ++j)
+                EXPECT_EQ(got[i].bytes == actual_inputs[j].bytes, want[i].bytes == expected_inputs[j].bytes)
+                    << "output " << i << " and input " << j << context;
+        }
         for (size_t j = 0; j < inputs.size(); ++j)
-            EXPECT_EQ(got[i].bytes == actual_inputs[j].bytes, want[i].bytes == expected_inputs[j].bytes)
-                << "output " << i << " and input " << j << context;
+            expect_close(actual_inputs[j], expected_inputs[j], "input " + std::to_string(j) + context);
     }
-    for (size_t j = 0; j < inputs.size(); ++j)
-        expect_close(actual_inputs[j], expected_inputs[j], "input " + std::to_string(j) + context);
     return out;
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/ir/evaluate.h"
 #include "core/loops/kernel.h"
+#include "core/runtime/batches.h"
 #include "core/runtime/program.h"
 #include "core/support/error.h"
 
@@ -17,6 +18,7 @@ class Host {
         : p_(p), symbols_(std::move(symbols)), calls_(std::move(calls)) {}
 
     bool failed_check = false;
+    bool in_batches = false;  // the kernels of a batch last one first, without poison in the arena
 
     std::vector<ir::HostTensor> run(const std::vector<ir::HostTensor>& inputs) {
         arena_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(p_.arena_bytes), std::byte{0xab});
@@ -27,8 +29,8 @@ class Host {
             else if (p_.slots[i].arena_offset >= 0)
                 slots_[i] = in_arena(p_.slots[i]);
         for (const Expr& s : p_.symbols) numbers_.push_back(number(s));
-        for (const auto& t : p_.thunks) {
-            std::visit([&](const auto& x) { step(x); }, t);
+        for (const size_t i : order()) {
+            std::visit([&](const auto& x) { step(x); }, p_.thunks[i]);
             if (failed_check) return {};
         }
         std::vector<ir::HostTensor> out;
@@ -39,6 +41,14 @@ class Host {
   private:
     using Expr = shapes::Expr;
 
+    std::vector<size_t> order() const {
+        std::vector<size_t> all;
+        if (in_batches)
+            for (const runtime::Batch& b : runtime::batches(p_)) all.insert(all.end(), b.rbegin(), b.rend());
+        else
+            for (size_t i = 0; i < p_.thunks.size(); ++i) all.push_back(i);
+        return all;
+    }
     int64_t number(const Expr& e) const {
         auto v = e.evaluate([&](const Expr& s) { return symbols_ ? symbols_(s) : std::nullopt; });
         BRAZE_CHECK(v, "a symbol of " + e.str() + " has no value");
@@ -91,6 +101,7 @@ class Host {
         BRAZE_CHECK(held, "slot %" + std::to_string(t.slot) + " is released twice");
         if (s.arena_offset >= 0) {
             const size_t bytes = ir::HostTensor::empty(held->dtype, held->sizes, held->strides).bytes->size();
+            if (in_batches) return;  // (another slot may already be there)
             std::memset(arena_->data() + s.arena_offset, 0xee, bytes);
         } else if (s.kind != runtime::SlotKind::View && held->bytes.use_count() == 1) {
             std::fill(held->bytes->begin(), held->bytes->end(), std::byte{0xee});

@@ -113,6 +113,26 @@ TEST(Memory, WhatIsCopiedIntoSeveralInputsIsComputedInEach) {
     EXPECT_EQ(c.program.arena_bytes, 0) << c.text();
 }
 
+TEST(Memory, SeveralValuesAreComputedInSeveralInputsEach) {
+    // like the average and the parameter of each step of ASGD
+    const Checked c = check_text(R"(
+        %0 @0 : f32[4] = input
+        %1 @1 : f32[4] = input
+        %2 @2 : f32[8] = input
+        %3 @3 : f32[8] = input
+        %4 : f32[4] = exp(%0)
+        %5 : f32[8] = exp(%2)
+        %6 @0 : f32[4] = call aten::copy_(self=%0, src=%4) writes=[0] aliases=[0]
+        %7 @1 : f32[4] = call aten::copy_(self=%1, src=%4) writes=[0] aliases=[0]
+        %8 @2 : f32[8] = call aten::copy_(self=%2, src=%5) writes=[0] aliases=[0]
+        %9 @3 : f32[8] = call aten::copy_(self=%3, src=%5) writes=[0] aliases=[0]
+        return %0
+    )");
+    EXPECT_EQ(c.calls(), 0) << c.text();
+    EXPECT_EQ(c.kernels(), 2) << c.text();
+    EXPECT_EQ(c.program.arena_bytes, 0) << c.text();
+}
+
 TEST(Memory, WhatIsReadLaterOrElsewhereIsNotWrittenTooEarly) {
     // the old elements are read out of order, by a later kernel, by a call
     for (const char* reader : {"%3 : f32[4, 4]{1, 4} = permute(%0, dims=[1, 0])\n%4 : f32[4, 4] = exp(%3)",
@@ -169,6 +189,55 @@ TEST(Memory, CallsMayHaveReadWhatIsComputedInItsPlace) {
         %6 @0 : f32[4] = call aten::copy_(self=%0, src=%2) writes=[0] aliases=[0]
         return %5, %0
     )");
+}
+
+TEST(Memory, WhatIsReducedIsComputedInItsPlaceBehindTheLoop) {
+    // like running statistics, and like a weight that its gradient changes and that the kernel reads in another stage;
+    // rows or columns, and a single number
+    for (const char* dims : {"[0, 2]", "[1, 2]", "[0, 1]"}) {
+        const std::string text = R"(
+            %0 : f32[6, 6, 6] = input
+            %1 @1 : f32[6] = input
+            %2 @2 : f32[6] = input
+            %3 : f32[6] = sum(%0, dims=)" +
+                                 std::string(dims) + R"(, keepdim=false)
+            %4 : f32[] = scalar(value=0.1)
+            %5 : f32[6] = expand(%4)
+            %6 : f32[6] = mul(%3, %5)
+            %7 : f32[6] = add(%1, %6)
+            %8 @1 : f32[6] = call aten::copy_(self=%1, src=%7) writes=[0] aliases=[0]
+            %9 : f32[6] = mul(%2, %3)
+            %10 @2 : f32[6] = call aten::copy_(self=%2, src=%9) writes=[0] aliases=[0]
+            return %0
+        )";
+        EXPECT_EQ(check_text(text).calls(), 0) << check_text(text).text();
+    }
+    const Checked number = check_text(R"(
+        %0 : f32[6, 6] = input
+        %1 @1 : f32[] = input
+        %2 : f32[] = sum(%0, dims=[0, 1], keepdim=false)
+        %3 : f32[] = add(%1, %2)
+        %4 @1 : f32[] = call aten::copy_(self=%1, src=%3) writes=[0] aliases=[0]
+        %5 : f32[6, 6] = expand(%2)
+        %6 : f32[6, 6] = sub(%0, %5)
+        return %6
+    )");
+    EXPECT_EQ(number.calls(), 0) << number.text();
+    // the old elements are needed in the order of the columns, or of all rows
+    for (const char* other : {"permute(%1, dims=[1, 0])", "expand(%8)"}) {
+        const Checked c = check_text(R"(
+            %0 : f32[4, 4, 8] = input
+            %1 @1 : f32[4, 4] = input
+            %2 : f32[4, 4] = sum(%0, dims=[2], keepdim=false)
+            %8 : f32[4, 1] = slice(%1, starts=[0, 0], steps=[1, 1])
+            %3 : f32[4, 4] = )" + std::string(other) +
+                                     R"(
+            %4 : f32[4, 4] = add(%2, %3)
+            %5 @1 : f32[4, 4] = call aten::copy_(self=%1, src=%4) writes=[0] aliases=[0]
+            return %2
+        )");
+        EXPECT_EQ(c.calls(), 1) << c.text();
+    }
 }
 
 // The position of the first kernel that writes input k among the thunks, and of the first call of `callee`.
