@@ -243,8 +243,8 @@ void Tracer::take_operand(Pending& p, int arg, int pos, at::Tensor& t) {
     if (value.kind == ValueInfo::Input) touched_[value.producer] = true;
     if (at::GradMode::is_enabled() && lost_inputs_.contains(fake->value()))  // eager raises
         stop("autograd", "a view of what was written since, which has lost its graph");
-    if (function_operands_) {
-        at::Tensor& known = (*function_operands_)[fake->value()];
+    if (function_run_) {
+        at::Tensor& known = function_run_->operands[fake->value()];
         if (!known.defined() || t.requires_grad()) known = t;
     } else if (value.kind == ValueInfo::Undefined) {
         stop("autograd", "a tensor that the backward of an autograd.Function made is used outside");
@@ -284,7 +284,7 @@ void Tracer::note_unseen(const Pending& p) {
     const Operand& first = r.operands[0];
     const bool copies =
         p.info.callee == "aten::clone" && first.requires_grad && trace_.values[static_cast<size_t>(first.value)].lazy;
-    if (copies && function_operands_) stop("autograd", "a lazy conjugate or negative view that needs a gradient");
+    if (copies && function_run_) stop("autograd", "a lazy conjugate or negative view that needs a gradient");
     if (!copies && (unseen_.empty() || std::none_of(r.operands.begin(), r.operands.end(), is_copy))) return;
     for (int v : r.results) unseen_.try_emplace(v, copies ? Unseen::Copy : Unseen::Result);
 }

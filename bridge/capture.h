@@ -9,6 +9,7 @@
 #include "bridge/dispatch_mode.h"
 #include "bridge/fake.h"
 #include "bridge/joint_trace.h"
+#include "bridge/recorded_function.h"
 #include "bridge/trace.h"
 #include "frontend/bridge_api.h"
 
@@ -127,15 +128,17 @@ class Tracer final : public frontend::Capture {
                            const std::vector<at::Tensor>& tangents, std::vector<at::Tensor>& gradients);
     struct BackwardRun {  // of a custom autograd.Function
         int first_value = 0;
-        std::vector<Record> records;
-        std::vector<int> tangents, gradients;          // values, by output and by input; -1: none
+        size_t first_record = 0;
+        RecordedFunction::Body body;
         std::unordered_map<int, at::Tensor> operands;  // by value
-        std::unordered_map<int, at::Tensor> constants;
-        std::unordered_set<int> made;  // values
+        std::unordered_set<int> made;                  // values
     };
     at::Tensor fake_gradient(const at::Tensor& output, at::MemoryFormat format);
     BackwardRun run_function(torch::autograd::Node& node, const std::vector<at::Tensor>& outputs,
-                             const RecordedFunction& f, bool grad);
+                             const RecordedFunction& f, const std::vector<bool>& given, bool grad);
+    RecordedFunction::Body record_body(torch::autograd::Node& node, const std::vector<at::Tensor>& outputs,
+                                       const RecordedFunction& f, const std::vector<bool>& given,
+                                       std::unordered_map<int, at::Tensor>& read);
     void record_function(torch::autograd::PyNode& node, const std::vector<PyObject*>& arguments,
                          const std::vector<at::Tensor>& outputs, bool once);
     void add_inputs_of(const c10::TensorImpl* leaf, std::vector<int>& ids) const;
@@ -156,7 +159,7 @@ class Tracer final : public frontend::Capture {
     bool ran_backward_ = false;            // by the program
     // Outputs whose graph a backward pass of the program has freed, with the inputs that are its leaves.
     std::unordered_map<c10::TensorImpl*, std::vector<int>> used_up_;
-    std::unordered_map<int, at::Tensor>* function_operands_ = nullptr;  // while a backward is recorded apart
+    BackwardRun* function_run_ = nullptr;  // while a backward is recorded apart
     const uint64_t epoch_;
     c10::impl::TorchDispatchModeTLS modes_before_;
     bool hooks_traced_before_ = false;

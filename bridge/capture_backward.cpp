@@ -53,6 +53,13 @@ std::vector<c10::TensorImpl*> leaves_behind(const std::vector<at::Tensor>& tenso
     return leaves;
 }
 
+// A view that a custom autograd.Function returned, or a view of one: torch lets nobody write it.
+bool may_not_be_written(const at::Tensor& t) {
+    const auto* view = torch::autograd::impl::get_view_autograd_meta(t);
+    return view && view->has_bw_view() &&
+           view->get_creation_meta() == torch::autograd::CreationMeta::IN_CUSTOM_FUNCTION;
+}
+
 }  // namespace
 
 void Tracer::add_inputs_of(const c10::TensorImpl* leaf, std::vector<int>& ids) const {
@@ -137,7 +144,7 @@ bool Tracer::one_function_suffices(const std::vector<at::Tensor>& outputs) const
     }
     for (const at::Tensor& t : outputs) {
         const FakeImpl* fake = as_fake(t);
-        if (fake->epoch() != epoch_ || !sets.insert(fake->alias_set()).second) return false;
+        if (fake->epoch() != epoch_ || !sets.insert(fake->alias_set()).second || may_not_be_written(t)) return false;
     }
     for (Node* n : graph_behind(outputs))
         if (c10::TensorImpl* leaf = leaf_of(n); leaf && !inputs.contains(leaf)) return false;

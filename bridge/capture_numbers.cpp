@@ -163,7 +163,7 @@ int Tracer::contents_after(const Pending& p, at::ScalarType dtype) {
 
 // After a call: what is in the scalars that it made or wrote.
 void Tracer::note_contents(const Pending& p) {
-    if (in_backward_ || function_operands_) return;  // what is recorded apart asks for no numbers
+    if (in_backward_ || function_run_) return;  // what is recorded apart asks for no numbers
     const Record& r = p.record;
     for (int k : r.writes) {
         const FakeImpl& fake = *as_fake(p.operands[static_cast<size_t>(k)]);

@@ -157,8 +157,7 @@ void Tracer::hint_argument(Pending& p, c10::IValue& v) {
 void Tracer::freeze_arguments(Trace& trace) {
     for (Record& r : trace.records) freeze(trace, r);
     for (TorchLevelOp& t : trace.torch_level) freeze(trace, t.record);
-    for (const auto& f : trace.functions)
-        for (Record& r : f->records) freeze(trace, r);
+    for (const auto& f : trace.functions) f->for_each_record([&](Record& r) { freeze(trace, r); });
 }
 
 void Tracer::freeze(const Trace& trace, Record& r) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "bridge/recorded_function.h"
 #include "bridge/replay.h"
 
 namespace braze::bridge {
@@ -30,6 +31,13 @@ std::optional<OutputView> view_of(const Trace& trace, int value, bool requires_g
     if (value < 0) return std::nullopt;
     const int set = trace.values[value].alias_set;
     if (set < 0 || trace.written_sets[set]) return std::nullopt;
+    // (its gradient is not that of the operators)
+    auto of_function = [&](int v) {
+        for (const auto& f : trace.functions)
+            for (const auto& o : f->outputs)
+                if (o.value == v) return true;
+        return false;
+    };
     for (int v = value;;) {
         const ValueInfo& info = trace.values[v];
         if (v != value) {
@@ -38,7 +46,7 @@ std::optional<OutputView> view_of(const Trace& trace, int value, bool requires_g
             if (view.output < 0 && info.kind == ValueInfo::Input) view.input = info.producer;
             if (view.output >= 0 || view.input >= 0) break;
         }
-        if (info.kind != ValueInfo::Result) return std::nullopt;
+        if (info.kind != ValueInfo::Result || of_function(v)) return std::nullopt;
         const Record& r = trace.records[info.producer];
         if (r.results.size() != 1 || r.results[0] != v || r.aliases[0] != 0 || !r.writes.empty() ||
             r.operands.size() != 1)

@@ -7,6 +7,7 @@
 #pragma once
 #include <torch/csrc/autograd/node.h>
 #include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <functional>
 
@@ -21,8 +22,9 @@ struct RecordedFunction {
     };
     struct Output {
         int value = -1;                                          // -1: no tensor, or not differentiable
-        int tangent = -1;                                        // the value that stands for its gradient
         at::MemoryFormat layout = at::MemoryFormat::Contiguous;  // that its gradient is brought into
+        // What autograd knows of a view that a Function returned.
+        std::optional<torch::autograd::CreationMeta> view{};
     };
     // What the backward reads of the program.
     struct Saved {
@@ -31,20 +33,31 @@ struct RecordedFunction {
         bool checked;  // by save_for_backward: the tensor must not be changed until then
         int output;    // the output that it is, or -1
     };
+    // What the backward does where the gradients of certain outputs are there.
+    struct Body {
+        std::vector<bool> given;    // by output
+        std::vector<int> tangents;  // the values that stand for them; -1: none
+        std::vector<Record> records;
+        std::unordered_map<int, at::Tensor> constants;
+        std::vector<int> gradients;                                // values, by input; -1: none
+        std::vector<std::shared_ptr<RecordedFunction>> functions;  // that it applies, `end` among its records
+    };
     std::string name;
     size_t end = 0;               // of its forward in the trace's records
     std::vector<Input> inputs;    // the tensors among the arguments
     std::vector<Output> outputs;  // by result
     std::vector<Saved> saved;
-    std::vector<Record> records;  // of the backward
-    std::unordered_map<int, at::Tensor> constants;
-    std::vector<int> gradients;  // values, by input; -1: none
-    bool materialize = true;     // a missing gradient of an output is zero
-    bool once = false;           // the gradients cannot be differentiated
+    std::vector<Body> bodies;
+    bool materialize = true;  // a missing gradient of an output is zero: there is one body
+    bool once = false;        // the gradients cannot be differentiated
+    std::string error;        // that the backward raises: there is no body
 
-    // Ties the outputs of a run to the inputs. get: the tensor of a value. keeps: what `sizes` refers to.
+    void for_each_record(const std::function<void(Record&)>& visit);
+    // Ties the outputs of a run to the inputs. get: the tensor of a value. keeps: what `sizes` refers to. as_recorded:
+    // the inputs' standing towards autograd is that of the trace, whatever happened to the tensors.
     static void attach(const std::shared_ptr<const RecordedFunction>& f, const std::function<at::Tensor(int)>& get,
-                       std::shared_ptr<const SymbolValues> sizes, std::shared_ptr<const void> keeps);
+                       std::shared_ptr<const SymbolValues> sizes, std::shared_ptr<const void> keeps,
+                       bool as_recorded = true);
 };
 
 class RecordedNode final : public torch::autograd::Node {
@@ -63,6 +76,7 @@ class RecordedNode final : public torch::autograd::Node {
     std::string name() const override { return function_->name; }
 
   private:
+    const RecordedFunction::Body* body_for(const Tensors& tangents) const;
     Tensors run(const Tensors& tangents);
 
     std::shared_ptr<const RecordedFunction> function_;
