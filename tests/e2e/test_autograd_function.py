@@ -363,7 +363,9 @@ def test_views_and_changed_arguments_are_in_the_graph():
     check(changed, x)
 
 
-@pytest.mark.parametrize("fn", [lambda a: Same.apply(a), lambda a: View.apply(a * 2), lambda a: Reversed.apply(a * 2, 3.0)[0]])
+@pytest.mark.parametrize(
+    "fn", [lambda a: Same.apply(a), lambda a: View.apply(a * 2), lambda a: Reversed.apply(a * 2, 3.0)[0]]
+)
 def test_views_that_are_returned(fn):
     """Nobody may write them, and they know what they are views of."""
     compiled = braze.compile(fn, fullgraph=True)
