@@ -126,10 +126,11 @@ bool SymbolTable::decide(Relation r, bool of_numbers) {
 
 void SymbolTable::assume(Relation r) {
     if (r.known().value_or(false)) return;
-    std::string text = r.str();
-    for (const Relation& other : relations_)
-        if (other.str() == text) return;
+    if (!relation_texts_.insert(r.str()).second) return;
     relations_.push_back(std::move(r));
+    if (relations_.size() <= kMostRelations) return;
+    fix(relations_.back().a);  // (numbers that are sorted, say: no other ones will fit)
+    fix(relations_.back().b);
 }
 
 void SymbolTable::unify(const Expr& x, const Expr& y) {

@@ -22,6 +22,9 @@ using shapes::Expr;
 // Smaller sizes are constants (0 and 1 broadcast); nothing in memory is larger.
 constexpr int64_t kLeastSymbolic = 2, kMostSymbolic = int64_t{1} << 46;
 
+// A graph that assumes more of its symbols has them constant.
+constexpr size_t kMostRelations = 500;
+
 struct Relation {
     enum Kind : uint8_t { Eq, Ne, Lt, Le } kind;
     Expr a, b;
@@ -80,6 +83,7 @@ class SymbolTable {
     std::vector<Symbol> symbols_;
     std::vector<Place> places_;
     std::vector<Relation> relations_;
+    std::unordered_set<std::string> relation_texts_;
     std::unordered_map<Expr, Expr> bound_;
     std::unordered_set<int> fixed_inputs_;
     FloatNodes floats_;

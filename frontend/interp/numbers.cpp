@@ -5,6 +5,9 @@
 
 namespace braze::frontend {
 
+// A table of data is no set of settings: the numbers beyond are constants.
+constexpr int kMostSymbols = 200;
+
 uint64_t Tracer::dims_of(SourceId s) const {
     if (!dynamic_.any() || s == kNoSource) return 0;
     // What a function makes of symbols is one.
@@ -31,7 +34,7 @@ PyObject* Tracer::symbolic_number(PyObject* v, SourceId s) {
     if (!dynamic_.any() || !(PyLong_CheckExact(v) || PyFloat_CheckExact(v))) return nullptr;
     auto it = number_of_.find(s);
     if (it != number_of_.end()) return inputs[static_cast<size_t>(it->second)].fake.new_reference();
-    if (dims_of(s) == 0) return nullptr;
+    if (static_cast<int>(number_of_.size()) >= kMostSymbols || dims_of(s) == 0) return nullptr;
     PyObject* symbol = capture->symbolic_input(v, static_cast<int>(inputs.size()));
     if (!symbol) return nullptr;
     guards.type_is(s, Py_TYPE(v));
@@ -119,8 +122,8 @@ SourceId Tracer::source_of_number(PyObject* number, Owned* value) {
 }
 
 std::optional<PyObject*> Tracer::number_call(PyObject* function, PyObject* const* arguments, Py_ssize_t n) {
-    constexpr int most = 1000;
-    if (!dynamic_.any() || n < 1 || n > kMostNumbers || static_cast<int>(number_of_.size()) > most) return std::nullopt;
+    if (!dynamic_.any() || n < 1 || n > kMostNumbers || static_cast<int>(number_of_.size()) >= kMostSymbols)
+        return std::nullopt;
     std::vector<SourceId> sources;
     std::vector<Owned> values;
     bool any = false;

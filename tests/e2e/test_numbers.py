@@ -6,6 +6,7 @@ import copy
 import functools
 import math
 import operator
+import time
 
 import pytest
 import torch
@@ -169,6 +170,18 @@ def test_a_function_of_a_number_that_decides():
         compiled = braze.compile(lambda y: X * math.sqrt(y))
         for y in (1.5, 2.5, 3.5, -1.0):
             compiled(y)
+
+
+def test_a_table_of_data_that_varies():
+    """Its numbers are sorted: nothing is gained by symbols, and little may be lost."""
+
+    def program(rows):
+        return X * sum(a for a, _ in sorted(rows)[:3]), max(rows), sorted(rows, key=lambda r: -r[1])[0]
+
+    tables = [[((i * k) % 1009 + 2, i) for i in range(500)] for k in (7, 11, 13)]
+    start = time.perf_counter()
+    compilations_for(program, tables)
+    assert time.perf_counter() - start < 20
 
 
 def test_functions_of_sizes():
