@@ -590,6 +590,35 @@ def test_parameters_are_updated_in_place(make, x, make_optimizer):
     assert_same(runs[0], runs[1])
 
 
+def test_what_is_reduced_to_is_updated_in_its_place():
+    # running statistics, and the weights and biases of normalisations, by the kernels that compute their gradients
+    torch.manual_seed(0)
+    runs, texts = [], []
+    model = Images()
+    for compiled in (False, True):
+        mine = copy.deepcopy(model)
+        optimizer = torch.optim.SGD(mine.parameters(), 0.1, momentum=0.9)
+
+        def step(x, mine=mine, optimizer=optimizer):
+            loss = mine(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+
+        with braze.config.patch(dump=lambda stage, text: texts.append((stage, text))):
+            step = braze.compile(step) if compiled else step
+            generator = torch.Generator().manual_seed(0)
+            losses = [step(torch.randn(2, 3, 8, 8, generator=generator)).detach() for _ in range(4)]
+        runs.append((losses, [t.detach() for t in mine.state_dict().values()]))
+    assert_same(runs[0], runs[1], rtol=1e-4, atol=1e-5)
+    programs = [text for stage, text in texts if stage == "program"]
+    assert programs
+    for text in programs:
+        assert "convolution_backward" in text
+        assert "copy_" not in text
+
+
 def test_nothing_is_updated_where_an_index_is_out_of_range():
     torch.manual_seed(0)
     model = Tied()
