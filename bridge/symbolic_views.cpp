@@ -254,16 +254,11 @@ bool diagonal(SymbolicCall& c, std::vector<SymbolicMetadata>& out) {
     out.push_back(std::move(m));
     return true;
 }
-// The axis that is cut, if its size is constant.
-static std::optional<int> constant_axis(const SymbolicCall& c) {
-    const Sizes& sizes = c.operands[0].metadata.sizes;
-    auto axis = c.axis("dim", sizes.size());
-    return axis && c.table.resolve(sizes[*axis]).is_const() ? axis : std::nullopt;
-}
 bool unbind(SymbolicCall& c, std::vector<SymbolicMetadata>& out) {
     const auto& self = c.operands[0].metadata;
-    auto axis = constant_axis(c);
+    auto axis = c.axis("dim", self.sizes.size());
     if (!axis) return false;
+    c.table.fix(self.sizes[*axis]);  // as many results as now
     for (size_t k = 0; k < c.results.size(); ++k) {
         SymbolicMetadata m = self;
         m.offset = self.offset + Expr(static_cast<int64_t>(k)) * self.strides[*axis];

@@ -35,6 +35,7 @@ PROGRAMS = {
     "diagonal": (lambda x: x.diagonal(1, 2, 3) * 2, image),
     "split in two": (lambda x: torch.cat([p * 2 for p in x.split((x.shape[3] + 1) // 2, -1)], 2 - 3), image),
     "split by sizes": (lambda x: x.split([2, x.shape[2] - 2], 2)[1] + 1, image),
+    "unbound": (lambda x: sum(p * 2 for p in x.unbind(1)), image),
     "fft": (lambda x: torch.fft.fft(x).abs() + torch.fft.irfft(torch.fft.rfft(x), x.shape[-1]), image),
     "eye": (lambda x: torch.eye(x.shape[2], x.shape[3]) * x, image),
     "grid": (
