@@ -118,6 +118,8 @@ const FloatValue* float_value(const c10::SymFloat& f);
 Expr expr_of(const c10::SymInt& s);
 // The same of a Python torch.SymInt; nullopt for anything else.
 std::optional<Expr> expr_of(PyObject* o);
+// Whether an integer of the program is part of it (sizes are not).
+bool has_numbers(const c10::SymInt& s);
 
 // Values of size symbols in a run.
 class SymbolValues {

@@ -106,7 +106,7 @@ PyObject* get_item(Tracer& t, PyObject* c, PyObject* key) {
     if (t.capture->is_fake(c)) {
         t.touch(c);
         if (t.read_all(key) < 0) return nullptr;
-        return t.result(PyObject_GetItem(c, key));
+        return t.result(tensor_item(c, key));
     }
     if (is_symbolic(key)) {  // which item it is, is part of the program
         Owned number = Owned::steal(fixed(key));

@@ -2,8 +2,12 @@
 
 #include "frontend/interp/gradients.h"
 
+#include <algorithm>
+#include <cstring>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace braze::frontend {
 
@@ -53,6 +57,52 @@ PyObject* tensor_attribute(Tracer& t, PyObject* fake, PyObject* name) {
         t.guards.absent(attr);
     }
     return t.result(PyObject_GetAttr(fake, name));
+}
+
+// torch.Tensor and torch.nn.Parameter, whose operators nobody overrides.
+static bool is_plain_tensor(PyObject* o) {
+    PyTypeObject *type = Py_TYPE(o), *base = type->tp_base;
+    if (std::strcmp(type->tp_name, "Parameter") == 0 && base) base = base->tp_base;
+    return base && std::strstr(base->tp_name, "TensorBase");
+}
+
+// torch's indexing takes symbolic slices and makes symbolic indices constants; select() takes them.
+PyObject* tensor_item(PyObject* fake, PyObject* key) {
+    auto symbolic = [](PyObject* o) { return Py_TYPE(o) == symbolic_int; };
+    if (!is_plain_tensor(fake)) return PyObject_GetItem(fake, key);
+    if (symbolic(key)) return PyObject_CallMethod(fake, "select", "iO", 0, key);
+    if (!PyTuple_CheckExact(key)) return PyObject_GetItem(fake, key);
+    std::vector<std::pair<int, PyObject*>> front, back;  // axis of the rest (back: from the end), index
+    int axis = 0, kept = 0;
+    bool ellipsis = false;
+    Owned rest = Owned::steal(PyTuple_New(PyTuple_GET_SIZE(key)));
+    if (!rest) return nullptr;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) {
+        PyObject *v = PyTuple_GET_ITEM(key, i), *whole = nullptr;
+        if (v == Py_Ellipsis) {
+            if (ellipsis) return PyObject_GetItem(fake, key);
+            ellipsis = true;
+        } else if (symbolic(v)) {
+            if (!(whole = PySlice_New(nullptr, nullptr, nullptr))) return nullptr;
+            (ellipsis ? back : front).emplace_back(ellipsis ? kept : axis, v);
+            ++(ellipsis ? kept : axis);
+        } else if (PySlice_Check(v) || v == Py_None) {
+            ++(ellipsis ? kept : axis);
+        } else if (!PyLong_CheckExact(v)) {
+            return PyObject_GetItem(fake, key);
+        }
+        PyTuple_SET_ITEM(rest.get(), i, whole ? whole : Py_NewRef(v));
+    }
+    if (front.empty() && back.empty()) return PyObject_GetItem(fake, key);
+    std::reverse(front.begin(), front.end());
+    for (auto& [place, index] : back) place -= kept;
+    back.insert(back.end(), front.begin(), front.end());
+    Owned r = Owned::steal(PyObject_GetItem(fake, rest.get()));
+    for (auto [place, index] : back) {
+        if (!r) return nullptr;
+        r = Owned::steal(PyObject_CallMethod(r.get(), "select", "iO", place, index));
+    }
+    return r.release();
 }
 
 int set_tensor_attribute(Tracer& t, PyObject* fake, PyObject* name, PyObject* value) {
