@@ -45,16 +45,26 @@ std::optional<c10::OperatorHandle> Tracer::substitute(const c10::OperatorHandle&
     if (!plain || !input || size.isNone() == factors.isNone()) return std::nullopt;
     std::vector<c10::SymInt> sizes;
     if (factors.isNone()) {
-        if (!has_symbols(size)) return std::nullopt;
-        for (const c10::IValue& v : size.toListRef())
-            sizes.push_back(v.isInt() ? c10::SymInt(v.toInt()) : v.toSymInt());
+        if (!has_symbols(size)) {
+            if (!input->symbolic() || !size.isIntList()) return std::nullopt;
+            for (int64_t n : size.toIntVector()) sizes.emplace_back(n);
+        } else {
+            for (const c10::IValue& v : size.toListRef())
+                sizes.push_back(v.isInt() ? c10::SymInt(v.toInt()) : v.toSymInt());
+        }
     } else {
         if (!input->symbolic()) return std::nullopt;
         for (double f : factors.toDoubleVector()) {
-            if (f < 1 || f > 1024 || f != std::floor(f) || sizes.size() + 2 >= input->symbolic()->sizes.size())
+            // floor(size * f), where the product is exact
+            constexpr int64_t unit = 1024;
+            double units = f * unit;
+            if (!(units >= 1) || f > 1024 || units != std::floor(units) ||
+                sizes.size() + 2 >= input->symbolic()->sizes.size())
                 return std::nullopt;
-            const Expr& from = input->symbolic()->sizes[sizes.size() + 2];
-            sizes.push_back(sym_int(trace_.symbols, trace_.symbols->resolve(from * Expr(static_cast<int64_t>(f)))));
+            const Expr from = trace_.symbols->resolve(input->symbolic()->sizes[sizes.size() + 2]);
+            const Expr to = shapes::floordiv(from * Expr(static_cast<int64_t>(units)), Expr(unit));
+            if (!trace_.symbols->decide({Relation::Lt, Expr(0), to})) return std::nullopt;
+            sizes.push_back(sym_int(trace_.symbols, to));
         }
     }
     torch::jit::drop(*stack, info.args.size());
@@ -150,6 +160,12 @@ void Tracer::hint_argument(Pending& p, c10::IValue& v) {
             hints.push_back(x.isInt() ? x.toInt() : trace_.symbols->hint(expr_of(x.toSymInt())));
         v = hints;
         p.symbolic = p.record.symbolic_args = true;
+    } else if (v.isList() && !v.isIntList() &&
+               v.type()->castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::SymIntType) {
+        // all of them have become constants by now
+        std::vector<int64_t> constants;
+        for (const c10::IValue& x : v.toListRef()) constants.push_back(x.toInt());
+        p.record.args.back() = v = constants;
     }
 }
 

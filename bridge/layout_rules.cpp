@@ -62,16 +62,22 @@ at::Tensor contiguous(const at::Tensor& t, Arguments) { return at::empty(t.sizes
 at::Tensor suggested(const at::Tensor& t, Arguments a) {
     return at::empty(t.sizes(), t.options(), a[0].toTensor().suggest_memory_format());
 }
+// The same of a result that has the first argument's sizes.
+at::Tensor suggested_of_input(const at::Tensor& t, Arguments a) {
+    return t.sizes() == a[0].toTensor().sizes() ? suggested(t, a) : t;
+}
 // As elementwise operators lay out what they make of their first two arguments.
-at::Tensor elementwise(const at::Tensor& t, Arguments a) {
+at::Tensor elementwise_of(const at::Tensor& t, std::initializer_list<c10::IValue> operands) {
     at::TensorIteratorConfig config;
     config.check_all_same_dtype(false).check_all_same_device(false).declare_static_dtype_and_device(t.scalar_type(),
                                                                                                     at::kMeta);
     config.add_owned_output(at::Tensor());
-    for (int i : {0, 1})
-        if (a[i].isTensor()) config.add_owned_const_input(a[i].toTensor());
+    for (const c10::IValue& v : operands)
+        if (v.isTensor()) config.add_owned_const_input(v.toTensor());
     return config.build().output();
 }
+at::Tensor elementwise(const at::Tensor& t, Arguments a) { return elementwise_of(t, {a[0], a[1]}); }
+at::Tensor unary(const at::Tensor& t, Arguments a) { return elementwise_of(t, {a[0]}); }
 
 void corrected(const char* callee, Fix fix, Stack* s) {
     const OperatorInfo& info = OperatorInfo::named(callee);

@@ -35,16 +35,25 @@ void rule(Stack* stack, F&& f) {
     stack->push_back(std::move(result));
 }
 
+// What TensorIterator makes of one operand: a dense tensor's strides may say otherwise along axes of size 1.
+at::Tensor elementwise_like(const at::Tensor& t, at::ScalarType dtype) {
+    for (auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
+        if (t.is_contiguous(format)) return at::empty(t.sizes(), t.options().dtype(dtype), format);
+    return empty_like(t, dtype);
+}
 void like_first(Stack* stack) {
-    rule<1>(stack, [](c10::IValue* a) { return at::native::empty_like(a[0].toTensor()); });
+    rule<1>(stack, [](c10::IValue* a) {
+        const at::Tensor& t = a[0].toTensor();
+        return elementwise_like(t, t.scalar_type());
+    });
 }
 void bool_like_first(Stack* stack) {
-    rule<1>(stack, [](c10::IValue* a) { return empty_like(a[0].toTensor(), at::kBool); });
+    rule<1>(stack, [](c10::IValue* a) { return elementwise_like(a[0].toTensor(), at::kBool); });
 }
 void abs_rule(Stack* stack) {
     rule<1>(stack, [](c10::IValue* a) {
         const at::Tensor& t = a[0].toTensor();
-        return empty_like(t, c10::toRealValueType(t.scalar_type()));
+        return elementwise_like(t, c10::toRealValueType(t.scalar_type()));
     });
 }
 
@@ -130,7 +139,7 @@ void stack_rule(Stack* stack) {
     for (const at::Tensor& t : tensors) {
         TORCH_CHECK(t.sizes() == tensors[0].sizes(), "stack expects each tensor to be equal size, but got ",
                     tensors[0].sizes(), " at entry 0 and ", t.sizes());
-        contiguous &= t.is_contiguous();
+        contiguous &= t.is_contiguous() && t.suggest_memory_format() == at::MemoryFormat::Contiguous;
     }
     if (!contiguous) return measured("aten::stack", stack);
     auto sizes = tensors[0].sizes().vec();
@@ -199,10 +208,8 @@ void batch_norm_rule(Stack* stack) {  // (input, weight, bias, running_mean, run
     bool training = a[5].toBool();
     auto options = x.options().dtype(statistics_type(x, a[1].isTensor() ? a[1] : a[3]));
     int64_t n = training ? x.size(1) : 0;
-    push_all(
-        stack, 8,
-        {at::native::empty_like(x, std::nullopt, std::nullopt, std::nullopt, std::nullopt, x.suggest_memory_format()),
-         at::empty({n}, options), at::empty({n}, options)});
+    auto format = x.is_contiguous() ? at::MemoryFormat::Contiguous : x.suggest_memory_format();
+    push_all(stack, 8, {at::empty(x.sizes(), x.options(), format), at::empty({n}, options), at::empty({n}, options)});
 }
 void attention_rule(Stack* stack) {  // (query, key, value, dropout_p, is_causal, attn_mask, scale)
     auto a = arguments(stack, 7);

@@ -273,6 +273,16 @@ Expr expr_of(const c10::SymInt& s) {
     return *c;
 }
 
+bool has_numbers(const c10::SymInt& s) {
+    if (!s.is_heap_allocated()) return false;
+    auto* n = dynamic_cast<Node*>(s.toSymNodeImplUnowned());
+    if (!n || !n->is_integer()) return false;
+    const auto& all = n->symbols()->symbols();
+    return std::any_of(all.begin(), all.end(), [n](const SymbolTable::Symbol& x) {
+        return x.axis == SymbolTable::kItself && n->expr().contains(x.symbol);
+    });
+}
+
 std::optional<Expr> expr_of(PyObject* o) {
     if (!torch::is_symint(pybind11::handle(o))) return std::nullopt;
     return expr_of(pybind11::handle(o).cast<c10::SymInt>());

@@ -14,6 +14,7 @@
 #include <torch/csrc/Size.h>
 #include <torch/csrc/utils/python_symnode.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -68,6 +69,20 @@ std::optional<c10::SymInt> integer(PyObject* o) {
     constexpr long long limit = 1LL << 31;
     if (overflow || v > limit || v < -limit) return std::nullopt;
     return c10::SymInt(v);
+}
+
+// Whether its absolute value is at most `limit`, in each run of the graph. Python's integers have no end, an
+// expression's values have to fit int64: what is a number of the program, and no size in memory, can be as large as it
+// likes.
+bool within(const c10::SymInt& n, int64_t limit) {
+    if (auto c = n.maybe_as_int()) return *c <= limit && *c >= -limit;
+    return n.sym_le(limit).guard_bool(__FILE__, __LINE__) && n.sym_ge(-limit).guard_bool(__FILE__, __LINE__);
+}
+
+bool fits(const c10::SymInt& n) {
+    if (!has_numbers(n)) return true;
+    shapes::Range range = expr_of(n).range();
+    return range.lo > std::numeric_limits<int64_t>::min() && range.hi < std::numeric_limits<int64_t>::max();
 }
 
 constexpr binaryfunc kNumberOps[] = {PyNumber_Add,         PyNumber_Subtract,  PyNumber_Multiply,
@@ -191,13 +206,14 @@ PyObject* binary(PyObject* a, PyObject* b) {
         if (is_float(a) || is_float(b)) return float_binary(op, a, b);
         auto x = integer(a), y = integer(b);
         if (!x || !y || op == TrueDivide || (x->maybe_as_int() && y->maybe_as_int())) return plain_binary(op, a, b);
-        switch (op) {
-            case Add: return wrap_symbolic(*x + *y);
-            case Subtract: return wrap_symbolic(*x - *y);
-            case Multiply: return wrap_symbolic(*x * *y);
-            case FloorDivide: return wrap_symbolic(*x / *y);
-            default: return wrap_symbolic(*x % *y);
-        }
+        c10::SymInt r = op == Add           ? *x + *y
+                        : op == Subtract    ? *x - *y
+                        : op == Multiply    ? *x * *y
+                        : op == FloorDivide ? *x / *y
+                                            : *x % *y;
+        int64_t limit = int64_t{1} << (op == Multiply ? 31 : 61);
+        if (!fits(r) && !(within(*x, limit) && within(*y, limit))) return plain_binary(op, a, b);
+        return wrap_symbolic(r);
     });
 }
 
@@ -225,7 +241,10 @@ PyObject* known_unary(PyObject* a) {
 }
 PyObject* negative(PyObject* a) {
     return guarded([&]() -> PyObject* {
-        if (is_int(a)) return wrap_symbolic(-int_of(a));
+        if (is_int(a)) {
+            c10::SymInt n = int_of(a);
+            return fits(n) || within(n, int64_t{1} << 61) ? wrap_symbolic(-n) : on_numbers(PyNumber_Negative, a);
+        }
         c10::SymFloat f = float_of(a);
         const FloatValue* x = float_value(f);
         if (!x) return known_unary<PyNumber_Negative>(a);
@@ -303,7 +322,11 @@ PyObject* attribute(PyObject* self, PyObject* name) {
     if (!n) return nullptr;
     std::string_view s = n;
     if (s == "__class__") return Py_NewRef(reinterpret_cast<PyObject*>(like));
-    bool special = s.starts_with("__") && s != "__format__" && s != "__round__" && s != "__trunc__" && s != "__doc__";
+    // (what makes, sets or describes the object itself is its class's; operators as methods are the number's)
+    static constexpr std::string_view own[] = {
+        "__dict__",    "__getattribute__",  "__init__",         "__new__",    "__setattr__",
+        "__delattr__", "__init_subclass__", "__subclasshook__", "__module__", "__dir__"};
+    bool special = std::find(std::begin(own), std::end(own), s) != std::end(own);
     if (special || !PyObject_HasAttr(reinterpret_cast<PyObject*>(like), name))
         return PyObject_GenericGetAttr(self, name);
     return guarded(

@@ -169,6 +169,22 @@ bool strided(SymbolicCall& c, std::vector<SymbolicMetadata>& out) {
     out.push_back({*sizes, *strides, Expr(0)});
     return true;
 }
+bool restrided(SymbolicCall& c, std::vector<SymbolicMetadata>& out) {
+    if (!strided(c, out)) return false;
+    out.back().offset =
+        c.arg("storage_offset") ? c.integer("storage_offset").value_or(Expr(0)) : c.operands[0].metadata.offset;
+    return true;
+}
+bool shuffled_pixels(SymbolicCall& c, std::vector<SymbolicMetadata>& out) {
+    Sizes sizes = c.table.resolve(sizes_of(c, 0));
+    auto factor = c.integer("upscale_factor");
+    size_t n = sizes.size();
+    if (n < 3 || !factor || !factor->is_const() || !sizes[n - 3].is_const()) return false;
+    sizes[n - 3] = shapes::floordiv(sizes[n - 3], *factor * *factor);
+    for (size_t i : {n - 2, n - 1}) sizes[i] = sizes[i] * *factor;
+    out.push_back(fresh(std::move(sizes)));
+    return true;
+}
 bool like_input_sizes(SymbolicCall& c, std::vector<SymbolicMetadata>& out) {
     auto sizes = c.arg("input_sizes") ? c.integers("input_sizes") : c.integers("input_size");
     if (sizes) out.push_back(fresh(*sizes));
@@ -189,7 +205,11 @@ bool range(SymbolicCall& c, std::vector<SymbolicMetadata>& out) {
     auto end = c.integer("end");
     auto start = c.arg("start") ? c.integer("start") : std::optional<Expr>(0);
     auto step = c.arg("step") ? c.integer("step") : std::optional<Expr>(1);
-    if (!start || !end || !step || !step->is_const() || step->value() <= 0) return false;
+    if (!start || !end || !step || !step->is_const() || step->value() == 0) return false;
+    if (step->value() < 0) {
+        std::swap(*start, *end);
+        step = -*step;
+    }
     if (c.table.decide({Relation::Lt, *end, *start})) return false;
     out.push_back(fresh({shapes::floordiv(*end - *start + *step - Expr(1), *step)}));
     return true;

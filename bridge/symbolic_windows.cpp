@@ -64,7 +64,8 @@ bool batched(SymbolicCall& c, std::vector<SymbolicMetadata>& out) {
 // Convolutions and pools: a window slides over the last axes.
 bool windowed(SymbolicCall& c, std::vector<SymbolicMetadata>& out) {
     const bool convolution = c.info.callee == "aten::convolution";
-    if (convolution ? c.boolean("transposed", false) : c.boolean("ceil_mode", false)) return batched(c, out);
+    const bool transposed = convolution && c.boolean("transposed", false);
+    if (!convolution && c.boolean("ceil_mode", false)) return batched(c, out);
     const Sizes x = c.table.resolve(sizes_of(c, 0));
     Sizes kernel;
     if (convolution)
@@ -86,7 +87,16 @@ bool windowed(SymbolicCall& c, std::vector<SymbolicMetadata>& out) {
         return false;
     Sizes sizes(x.begin(), x.end() - static_cast<std::ptrdiff_t>(rank));
     if (convolution) sizes.back() = c.table.resolve(sizes_of(c, 1)[0]);
-    for (size_t i = 0; i < rank; ++i) {
+    if (transposed) {
+        auto groups = c.integer("groups");
+        Sizes more = list("output_padding", 0);
+        if (!groups || more.size() != rank) return false;
+        sizes.back() = c.table.resolve(sizes_of(c, 1)[1]) * *groups;
+        for (size_t i = 0; i < rank; ++i)
+            sizes.push_back((x[2 + i] - Expr(1)) * stride[i] - Expr(2) * padding[i] +
+                            dilation[i] * (kernel[i] - Expr(1)) + more[i] + Expr(1));
+    }
+    for (size_t i = 0; i < rank && !transposed; ++i) {
         Expr room = x[x.size() - rank + i] + Expr(2) * padding[i] - dilation[i] * (kernel[i] - Expr(1)) - Expr(1);
         sizes.push_back(shapes::floordiv(room, stride[i]) + Expr(1));
     }

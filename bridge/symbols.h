@@ -125,6 +125,8 @@ bool decide_numbers(Relation::Kind kind, const c10::SymInt& a, const c10::SymInt
 Expr expr_of(const c10::SymInt& s);
 // The same of a Python torch.SymInt; nullopt for anything else.
 std::optional<Expr> expr_of(PyObject* o);
+// Whether an integer of the program is part of it (sizes are not).
+bool has_numbers(const c10::SymInt& s);
 
 // Values of size symbols in a run.
 class SymbolValues {

@@ -88,6 +88,7 @@ std::optional<PyObject*> tensor_of_numbers(Args a) {
 }
 
 Owned selected_by_symbols(PyObject* tensor, Owned& key) {
+    if (!is_plain_tensor(tensor)) return nullptr;
     bool tuple = PyTuple_CheckExact(key.get());
     const Py_ssize_t n = tuple ? PyTuple_GET_SIZE(key.get()) : 1;
     auto at = [&](Py_ssize_t i) { return tuple ? PyTuple_GET_ITEM(key.get(), i) : key.get(); };

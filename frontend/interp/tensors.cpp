@@ -2,6 +2,7 @@
 
 #include "frontend/interp/gradients.h"
 
+#include <cstring>
 #include <string_view>
 #include <unordered_map>
 
@@ -53,6 +54,12 @@ PyObject* tensor_attribute(Tracer& t, PyObject* fake, PyObject* name) {
         t.guards.absent(attr);
     }
     return t.result(PyObject_GetAttr(fake, name));
+}
+
+bool is_plain_tensor(PyObject* o) {
+    PyTypeObject *type = Py_TYPE(o), *base = type->tp_base;
+    if (std::strcmp(type->tp_name, "Parameter") == 0 && base) base = base->tp_base;
+    return base && std::strstr(base->tp_name, "TensorBase");
 }
 
 int set_tensor_attribute(Tracer& t, PyObject* fake, PyObject* name, PyObject* value) {

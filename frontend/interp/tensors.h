@@ -5,6 +5,8 @@
 namespace braze::frontend {
 
 PyObject* tensor_attribute(Tracer& t, PyObject* fake, PyObject* name);  // new reference
+// torch.Tensor and torch.nn.Parameter, whose operators nobody overrides.
+bool is_plain_tensor(PyObject* o);
 int set_tensor_attribute(Tracer& t, PyObject* fake, PyObject* name, PyObject* value);
 // What a weakref.proxy stands for, or `o` itself (borrowed).
 PyObject* behind_proxy(Tracer& t, PyObject* o);

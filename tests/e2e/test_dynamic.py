@@ -207,3 +207,36 @@ def test_model_with_changing_batch_and_length():
     layer = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval()
     with torch.no_grad():
         check(layer, [(torch.randn(b, n, 16),) for b, n in ((3, 5), (4, 7), (2, 9), (8, 8))], 2)
+
+
+def test_integers_have_no_end():
+    def f(n, m):
+        return n * n, n * m - 1, (n * m + n) * m, -(n * n), n + 2**31 - m, (n * n) // m, n * 2**31
+
+    compiled = braze.compile(f)
+    values = (5, 7, 2**31 + 1, 2**40, 2**46, 2**62, 11, -3, 2**64)
+    for n in values:
+        for m in (3, 2**33, 4):
+            compare(f(n, m), compiled(n, m))
+
+
+def test_methods_of_a_size():
+    def f(x):
+        n = x.shape[0]
+        return n.__index__(), n.__add__(1), n.__mul__(2), n.bit_length(), n.__eq__(5), n.__hash__(), n.__sizeof__() > 0
+
+    compiled = braze.compile(f)
+    for n in (4, 5, 6):
+        x = torch.ones(n)
+        compare(f(x), compiled(x))
+
+
+def test_sizes_that_became_constants():
+    def f(x):
+        n = x.shape[0]
+        return torch.full((n, 2), n), x.sum() if hash(n) else x, torch.full((n, 2), 1.5), torch.zeros((n,))
+
+    compiled = braze.compile(f, fullgraph=True)
+    for n in (4, 5, 6):
+        x = torch.ones(n)
+        compare(f(x), compiled(x))

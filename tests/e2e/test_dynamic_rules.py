@@ -23,6 +23,8 @@ PROGRAMS = {
     ),
     "interpolate by a factor": (lambda x: F.interpolate(x, scale_factor=2.0, mode="nearest"), image),
     "interpolate, corners": (lambda x: F.interpolate(x, scale_factor=3, mode="bicubic", align_corners=True), image),
+    "interpolate to constant sizes": (lambda x: F.interpolate(x, size=(5, 4), mode="bicubic"), image),
+    "interpolate by fractions": (lambda x: F.interpolate(x, scale_factor=(0.5, 1.75), mode="nearest"), image),
     "adaptive pools": (lambda x: F.adaptive_avg_pool2d(x, (3, 2)) + F.adaptive_max_pool2d(x, (3, 2)), image),
     "pools": (lambda x: F.max_pool2d(x, 2) + F.avg_pool2d(x, 2), image),
     "unfold": (lambda x: F.unfold(x, 2, padding=1), image),
@@ -32,6 +34,14 @@ PROGRAMS = {
     "group norm": (lambda x: F.group_norm(x, 2), image),
     "layer norm": (lambda x: F.layer_norm(x, x.shape[-1:]), image),
     "convolution": (lambda x: F.conv2d(x, x.new_ones(3, 4, 3, 3), padding=1, stride=2), image),
+    "transposed convolution": (
+        lambda x: F.conv_transpose2d(x, x.new_ones(4, 3, 3, 2), stride=2, padding=1, output_padding=1, groups=2),
+        image,
+    ),
+    "downward range": (lambda x: x[0, 0, 0] * torch.arange(x.shape[3], 0, -1), image),
+    "downward range with steps": (lambda x: torch.arange(x.shape[2] - 1, -1, -2) + x[0, 0, 0, 0], image),
+    "item from the end": (lambda x: x[0, :, x.shape[2] - 1] * x[..., 1, x.shape[3] - 2, None], image),
+    "last row": (lambda x, i: x[x.shape[0] - 1] * i[x.shape[0] // 2], rows),
     "diagonal": (lambda x: x.diagonal(1, 2, 3) * 2, image),
     "split in two": (lambda x: torch.cat([p * 2 for p in x.split((x.shape[3] + 1) // 2, -1)], 2 - 3), image),
     "split by sizes": (lambda x: x.split([2, x.shape[2] - 2], 2)[1] + 1, image),
@@ -74,6 +84,26 @@ def test_sizes_stay_symbolic(name, grad):
             assert_same(b.grad, a.grad, rtol=1e-4, atol=1e-4)
         counts.append(braze.compilations() - before)
     assert counts[-1] <= 2, counts
+
+
+def test_strides_given_by_the_program():
+    def program(x):
+        return torch.as_strided(x * 2, (x.shape[0] - 1, 3), (2, 1), 1), F.pixel_shuffle(x.view(4, -1, 1), 2)
+
+    compiled = braze.compile(program)
+    before = braze.compilations()
+    for n in (6, 7, 9):
+        x = torch.randn(n, 4)
+        assert_same(compiled(x), program(x))
+    assert braze.compilations() - before == 2
+
+
+def test_an_index_out_of_range():
+    compiled = braze.compile(lambda x, n: (x[n], x[None, n - 1]))
+    for n in (3, 4, 5):
+        assert_same(compiled(torch.arange(7.0), n), (torch.tensor(float(n)), torch.tensor([float(n - 1)])))
+    with pytest.raises(IndexError):
+        compiled(torch.arange(7.0), 9)
 
 
 def test_errors_are_those_of_the_sizes_at_hand():

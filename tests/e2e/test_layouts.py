@@ -1,5 +1,7 @@
 """Convolutions run on channels-last images; what the program sees has eager's layout."""
 
+import math
+
 import pytest
 import torch
 from support import assert_like_eager
@@ -106,3 +108,22 @@ def test_convolution_along_one_axis(groups, options):
     both(lambda x: net(x.transpose(1, 2))[..., :9].transpose(1, 2), torch.randn(2, 17, 6))
     both(nn.Conv1d(6, 6, 3, groups=6, bias=False).double(), torch.randn(1, 6, 3).double())
     both(net, torch.randn(6, 17))
+
+
+@pytest.mark.parametrize("size", [(1, 3, 6, 5), (2, 1, 6, 5), (2, 3, 1, 1), (1, 1, 6, 5)])
+def test_strides_along_axes_of_size_one(size):
+    x = torch.linspace(-2, 2, math.prod(size)).reshape(size).to(memory_format=torch.channels_last)
+    for fn in (
+        torch.relu,
+        torch.abs,
+        torch.isnan,
+        nn.functional.hardswish,
+        nn.functional.celu,
+        nn.functional.hardtanh,
+        lambda x: nn.functional.group_norm(x, 1),
+        lambda x: nn.functional.batch_norm(x, x.new_zeros(x.shape[1]), x.new_ones(x.shape[1])),
+        lambda x: torch.stack([x, x], 1),
+        lambda x: torch.stack([x, x]),
+        lambda x: torch.cat([x, x], 1).softmax(1),
+    ):
+        both(fn, x)
