@@ -99,7 +99,8 @@ PyObject* Builder::make(RecipeId id) {
         case RecipeNode::DictView:
         case RecipeNode::DictIterator: {
             PyObject* dict = build(n.parts[0]);
-            Owned view = Owned::steal(dict ? _PyDictView_New(dict, reinterpret_cast<PyTypeObject*>(n.type.get())) : nullptr);
+            Owned view =
+                Owned::steal(dict ? _PyDictView_New(dict, reinterpret_cast<PyTypeObject*>(n.type.get())) : nullptr);
             if (!view || n.kind == RecipeNode::DictView) return view.release();
             Owned it = Owned::steal(PyObject_GetIter(view.get()));
             for (int i = 0; it && i < n.index; ++i)

@@ -273,8 +273,8 @@ PyObject* compiled_func(PyObject* o, void*) {
     auto* c = reinterpret_cast<Compiled*>(o);
     PyObject* method = method_part(o, "__func__");
     if (method && !c->unbound)
-        c->unbound = PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(Py_TYPE(o)), PyMethod_GET_FUNCTION(method),
-                                                  c->options, nullptr);
+        c->unbound = PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(Py_TYPE(o)),
+                                                  PyMethod_GET_FUNCTION(method), c->options, nullptr);
     return method ? Py_XNewRef(c->unbound) : nullptr;
 }
 
