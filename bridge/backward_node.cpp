@@ -136,12 +136,19 @@ at::Tensor BackwardNode::fitting(const at::Tensor& tangent, const TrainingPlan::
     return mine.copy_(tangent.layout() == c10::kStrided ? tangent : tangent.to_dense());
 }
 
+// Of a transform (vmap over the engine, is_grads_batched): it has no memory of its own, and operators know what it is.
+static bool is_wrapper(const at::Tensor& t) {
+    static constexpr c10::DispatchKeySet keys(
+        {c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
+    return t.unsafeGetTensorImpl()->is_python_dispatch() || t.key_set().has_any(keys);
+}
+
 Tensors BackwardNode::apply(Tensors&& tangents) {
     std::vector<bool> used;
     bool plain = !at::GradMode::is_enabled() && !at::autocast::is_autocast_enabled(at::kCPU);
     for (const at::Tensor& t : tangents) {
         used.push_back(t.defined());
-        plain &= !t.defined() || (t.is_cpu() && !t.unsafeGetTensorImpl()->is_python_dispatch());
+        plain &= !t.defined() || (t.is_cpu() && !is_wrapper(t));
     }
     const bool expected = used == plan_->used;
     if (!expected) plan_->program->expect(used);
@@ -233,6 +240,7 @@ Tensors BackwardNode::differentiate(Tensors& tangents) {
     std::vector<at::Tensor> outputs;
     {
         SameNumbers same(generator_state_);
+        c10::impl::ExcludeDispatchKeyGuard forward_is_not_mapped(c10::DispatchKey::VmapMode);
         outputs = plan_->program->replay->run(inputs, sizes, true);
     }
     Tensors roots, given;

@@ -200,9 +200,15 @@ void Tracer::record_foreach(const OperatorInfo& info, torch::jit::Stack* stack) 
         each = name == "add" || name == "sub"
                    ? &OperatorInfo::named("aten::" + name + (in_place ? "_.Tensor" : ".Tensor"))
                    : nullptr;
-    if (!each) {
+    if (!each) {  // (the norm of a list of tensors, by an order that is an argument of the program)
         Gil gil;
-        stop("data-dependent", info.callee + " with a number of the graph");
+        for (auto v = begin; v != stack->end(); ++v) {
+            if (v->isSymFloat())
+                *v = v->toSymFloat().guard_float(__FILE__, __LINE__);
+            else if (is_symbolic_float(*v))
+                stop("data-dependent", info.callee + " with a number of the graph");
+        }
+        return info.op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
     }
     std::vector<c10::IValue> args(begin, stack->end());
     torch::jit::drop(*stack, info.args.size());

@@ -96,6 +96,18 @@ PyObject* Builder::make(RecipeId id) {
                               ->tp_descr_get(n.object.get(), self, reinterpret_cast<PyObject*>(Py_TYPE(self)))
                         : nullptr;
         }
+        case RecipeNode::DictView:
+        case RecipeNode::DictIterator: {
+            PyObject* dict = build(n.parts[0]);
+            Owned view =
+                Owned::steal(dict ? _PyDictView_New(dict, reinterpret_cast<PyTypeObject*>(n.type.get())) : nullptr);
+            if (!view || n.kind == RecipeNode::DictView) return view.release();
+            Owned it = Owned::steal(PyObject_GetIter(view.get()));
+            for (int i = 0; it && i < n.index; ++i)
+                if (!Owned::steal(PyIter_Next(it.get())))
+                    return PyErr_SetString(PyExc_SystemError, "braze: a dict lost elements"), nullptr;
+            return it.release();
+        }
         case RecipeNode::Call: {
             PyObject *f = build(n.parts[0]), *a = f ? build(n.parts[1]) : nullptr;
             if (!a) return nullptr;

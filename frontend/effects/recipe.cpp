@@ -135,6 +135,17 @@ RecipeId Recipes::items(Tracer& t, RecipeId id, RecipeNode::Kind kind, PyObject*
     return id;
 }
 
+// The type of the view that `v` is, or iterates over.
+static PyTypeObject* view_type(PyObject* v) {
+    PyTypeObject* type = Py_TYPE(v);
+    for (PyTypeObject* view : {&PyDictKeys_Type, &PyDictValues_Type, &PyDictItems_Type})
+        if (type == view) return view;
+    return type == &PyDictIterKey_Type     ? &PyDictKeys_Type
+           : type == &PyDictIterValue_Type ? &PyDictValues_Type
+           : type == &PyDictIterItem_Type  ? &PyDictItems_Type
+                                           : nullptr;
+}
+
 static bool is_struct_sequence(PyObject* v) {
     return PyTuple_Check(v) && !PyTuple_CheckExact(v) &&
            PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(v)), "n_sequence_fields");
@@ -215,6 +226,7 @@ RecipeId Recipes::record_new(Tracer& t, PyObject* v, RecipeId id) {
         return id;
     }
     if (is_named(v, "types.GenericAlias")) return record_alias(t, v, id);
+    if (view_type(v)) return record_dict_view(t, v, id);
     if (is_struct_sequence(v)) {
         node().type = t.guards.sources.lifetimes.depend_on(reinterpret_cast<PyObject*>(Py_TYPE(v)));
         Owned list = Owned::steal(PySequence_List(v));
@@ -241,6 +253,38 @@ RecipeId Recipes::record_alias(Tracer& t, PyObject* v, RecipeId id) {
     RecipeId state = arguments < 0 ? -1 : record(t, nullptr);
     if (state < 0) return -1;
     node.parts = {callee, arguments, state};
+    nodes[static_cast<size_t>(id)] = std::move(node);
+    return id;
+}
+
+// Views of a dict, and their iterators, which are views of which some elements have been taken. (__reduce__ would make
+// an iterator of a list.)
+RecipeId Recipes::record_dict_view(Tracer& t, PyObject* v, RecipeId id) {
+    PyTypeObject* view = view_type(v);
+    PyObject* dict = nullptr;  // both visit it first
+    Py_TYPE(v)->tp_traverse(
+        v,
+        [](PyObject* part, void* found) {
+            *static_cast<PyObject**>(found) = part;
+            return 1;
+        },
+        &dict);
+    // One that is used up has none. What the trace changed is changed back when this is made.
+    if (!dict || !PyDict_CheckExact(dict) || t.journal.changed(dict)) return fail(v);
+    RecipeNode node{view == Py_TYPE(v) ? RecipeNode::DictView : RecipeNode::DictIterator};
+    node.type = t.guards.sources.lifetimes.depend_on(reinterpret_cast<PyObject*>(view));
+    if (node.kind == RecipeNode::DictIterator) {
+        Py_ssize_t left = PyObject_LengthHint(v, -1);
+        // (no more: or the trace changed the dict since the iterator was made)
+        if (left < 0 || (left == 0 && t.source_of(dict) == kNoSource)) return PyErr_Clear(), fail(v);
+        node.index = static_cast<int>(PyDict_GET_SIZE(dict) - left);
+        if (t.source_of(dict) != kNoSource && t.read_elements(dict) < 0) return -1;
+    }
+    auto known = memo_.find(dict);
+    if (known != memo_.end() && nodes[static_cast<size_t>(known->second)].kind == RecipeNode::Null) return fail(v);
+    RecipeId part = record(t, dict);
+    if (part < 0) return -1;
+    node.parts = {part};
     nodes[static_cast<size_t>(id)] = std::move(node);
     return id;
 }

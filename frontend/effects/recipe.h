@@ -36,6 +36,8 @@ struct RecipeNode {
         Method,
         BoundBuiltin,  // method: its definition; object: the module or nothing; parts: self
         BoundSlot,     // object: the slot wrapper; parts: self
+        DictView,      // type: of the view; parts: the dict
+        DictIterator,  // the same, and index: how many elements have been taken
         Call           // parts: callable, arguments tuple, state or Null (__reduce__)
     } kind;
     Owned object, extra;
@@ -87,6 +89,7 @@ class Recipes {
     RecipeId record_alias(Tracer& t, PyObject* v, RecipeId id);
     RecipeId record_function(Tracer& t, PyObject* v, RecipeId id);
     RecipeId record_reduce(Tracer& t, PyObject* v, RecipeId id);
+    RecipeId record_dict_view(Tracer& t, PyObject* v, RecipeId id);
     RecipeId items(Tracer& t, RecipeId id, RecipeNode::Kind kind, PyObject* sequence);
     std::unordered_map<PyObject*, RecipeId> memo_;
     std::unordered_set<RecipeId> open_;  // begun, and made only once their parts are: no cycle may go through them

@@ -38,7 +38,7 @@ static int check_callback(Tracer& t, PyObject* v, int depth = 0) {
     return 0;
 }
 
-int read_arguments(Tracer& t, Args a, Py_ssize_t from) {
+int read_arguments(Tracer& t, Args a, Py_ssize_t from, bool elements_only) {
     for (Py_ssize_t i = from; i < a.total(); ++i) {
         PyObject* v = a.v[i];
         if (is_primitive(v)) {
@@ -51,7 +51,7 @@ int read_arguments(Tracer& t, Args a, Py_ssize_t from) {
         }
         if (std::strncmp(Py_TYPE(v)->tp_name, "numpy.", 6) == 0)
             return t.stop("unknown-c-function", "a call with a numpy array"), -1;
-        if (check_callback(t, v) < 0 || t.read_all(v) < 0) return -1;
+        if (check_callback(t, v) < 0 || (elements_only ? t.read_elements(v) : t.read_all(v)) < 0) return -1;
     }
     return 0;
 }
@@ -214,6 +214,15 @@ static int know_first_argument(Tracer& t) {
     return same ? t.note(first, t.guards.sources.local(0)) : 0;
 }
 
+// What it makes of its arguments hands on their elements, and looks at none of them.
+static bool only_takes_elements(PyTypeObject* type, Args a) {
+    if (type == &PyMap_Type || type == &PyFilter_Type) return a.n > 0 && PyFunction_Check(a.v[0]);
+    return type == &PyList_Type || type == &PyTuple_Type || type == &PyZip_Type || type == &PyEnum_Type ||
+           type == &PyReversed_Type || std::strcmp(type->tp_name, "itertools.chain") == 0 ||
+           std::strcmp(type->tp_name, "itertools.islice") == 0 ||
+           std::strcmp(type->tp_name, "itertools.zip_longest") == 0;
+}
+
 // type.__call__, in steps: the object is known to be fresh before its __init__ runs.
 PyObject* call_type(Tracer& t, PyTypeObject* type, Args a) {
     if (a.total() == 1 && is_symbolic(a.v[0])) {
@@ -239,7 +248,7 @@ PyObject* call_type(Tracer& t, PyTypeObject* type, Args a) {
     bool torch_tensor = std::strstr(base->tp_name, "TensorBase") != nullptr;
     if (!torch_tensor && !c_type_allowed(base)) return t.stop("unknown-c-function", type_name(base) + "()");
     if (base == type || type == &PySuper_Type || torch_tensor) {
-        if (read_arguments(t, a) < 0) return nullptr;
+        if (read_arguments(t, a, 0, only_takes_elements(type, a)) < 0) return nullptr;
         if (type == &PySuper_Type && a.total() == 0 && know_first_argument(t) < 0) return nullptr;
         PyObject* r = PyObject_Vectorcall(reinterpret_cast<PyObject*>(type), a.v, static_cast<size_t>(a.n), a.kwnames);
         r = checked_text(t, r);

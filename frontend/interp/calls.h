@@ -33,7 +33,8 @@ PyObject* call_type(Tracer& t, PyTypeObject* type, Args a);
 // torch.tensor of a number, or of lists of numbers, where some are symbolic: of these arguments, the first of them the
 // data. nullopt: nothing of that kind. Else a new reference, or nullptr and an exception.
 std::optional<PyObject*> tensor_of_numbers(Args a);
-int read_arguments(Tracer& t, Args a, Py_ssize_t from = 0);
+// elements_only: the call hands on the elements of lists, tuples and dicts, and looks at none of them.
+int read_arguments(Tracer& t, Args a, Py_ssize_t from = 0, bool elements_only = false);
 PyObject* finish_c_call(Tracer& t, PyObject* result);
 
 // Functions with a meaning of their own in a trace, whatever their code says (set by configure() and set_rule()).

@@ -80,6 +80,8 @@ int Tracer::read_all(PyObject* v, int level) {
 int Tracer::read_elements(PyObject* v) {
     SourceId s = source_of(v);
     bool plain = PyList_Check(v) || PyTuple_Check(v) || PyDict_Check(v);
+    if (s == kNoSource && (PyList_CheckExact(v) || PyTuple_CheckExact(v)))
+        return 0;  // the trace made it of what it knows
     if (s == kNoSource || !plain || is_constant_value(v)) return read_all(v);
     return note_container(v, s, 0, false);
 }

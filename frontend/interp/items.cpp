@@ -400,7 +400,7 @@ int bz_read_container(PyObject* c) {
     if (foreign(c)) return t.stop("unknown-c-function", "reading " + type_name(Py_TYPE(c))), -1;
     if (t.source_of(c) != kNoSource && PyIter_Check(c) && !is_python_class(Py_TYPE(c)))
         return t.stop("iterator-from-before", type_name(Py_TYPE(c))), -1;
-    return t.read_all(c);
+    return PyList_Check(c) || PyTuple_Check(c) ? t.read_elements(c) : t.read_all(c);
 }
 
 int bz_before_send(PyObject* receiver) {

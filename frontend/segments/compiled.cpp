@@ -19,6 +19,7 @@ struct Compiled {
     PyObject *wrapped, *options, *dict, *weakrefs;
     PyObject* function;  // the Python function that is traced, or nullptr: only its callees can be
     PyObject* self;      // bound to it, or nullptr
+    PyObject* unbound;   // __func__ of a compiled bound method, once it was asked for
     Unit* unit;
     Unit* forced;  // what was compiled with the backend of a stance
     long generation;
@@ -224,6 +225,7 @@ int compiled_traverse(PyObject* o, visitproc visit, void* arg) {
     Py_VISIT(c->dict);
     Py_VISIT(c->function);
     Py_VISIT(c->self);
+    Py_VISIT(c->unbound);
     return 0;
 }
 
@@ -234,6 +236,7 @@ int compiled_clear(PyObject* o) {
     Py_CLEAR(c->dict);
     Py_CLEAR(c->function);
     Py_CLEAR(c->self);
+    Py_CLEAR(c->unbound);
     return 0;
 }
 
@@ -252,6 +255,29 @@ PyObject* compiled_get(PyObject* o, PyObject* instance, PyObject*) {
     return PyMethod_New(o, instance);
 }
 
+// A compiled bound method has what bound methods have (learning rate schedulers take opt.step apart).
+PyObject* method_part(PyObject* o, const char* name) {
+    auto* c = reinterpret_cast<Compiled*>(o);
+    if (!PyMethod_Check(c->wrapped))
+        return PyErr_Format(PyExc_AttributeError, "'%.100s' object has no attribute '%s': it wraps no bound method",
+                            Py_TYPE(o)->tp_name, name);
+    return c->wrapped;
+}
+
+PyObject* compiled_self(PyObject* o, void*) {
+    PyObject* method = method_part(o, "__self__");
+    return method ? Py_NewRef(PyMethod_GET_SELF(method)) : nullptr;
+}
+
+PyObject* compiled_func(PyObject* o, void*) {
+    auto* c = reinterpret_cast<Compiled*>(o);
+    PyObject* method = method_part(o, "__func__");
+    if (method && !c->unbound)
+        c->unbound = PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(Py_TYPE(o)),
+                                                  PyMethod_GET_FUNCTION(method), c->options, nullptr);
+    return method ? Py_XNewRef(c->unbound) : nullptr;
+}
+
 PyMemberDef members[] = {
     {"__wrapped__", T_OBJECT, offsetof(Compiled, wrapped), READONLY, "the callable that was compiled"},
     {"options", T_OBJECT, offsetof(Compiled, options), READONLY, "the options given"},
@@ -260,6 +286,8 @@ PyMemberDef members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Compiled, weakrefs), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+                        {"__self__", compiled_self, nullptr, "of a compiled bound method", nullptr},
+                        {"__func__", compiled_func, nullptr, "its function, compiled", nullptr},
                         {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(compiled_new)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(compiled_dealloc)},

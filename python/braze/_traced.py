@@ -7,8 +7,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
+from torch import _vmap_internals
 
 from . import _C, _checkpoint
+from ._disable import disable
 from .errors import UserTypeError
 
 __all__ = ["calling", "checkpoint", "error_on_graph_break", "fix_sizes", "nested_compile_region", "run_engine"]
@@ -123,6 +125,22 @@ def run_engine(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 _C.set_rule(torch.autograd.graph._engine_run_backward, "replace", run_engine)
+
+
+# What a trace that is given up would leave behind: a state of the thread.
+_map_in_eager = disable(
+    lambda func, args, options: _vmap_internals._vmap(func, **options)(*args),
+    reason="gradients of many vectors at once",
+)
+
+
+def map_gradients(func: Any, in_dims: Any = 0, out_dims: Any = 0, allow_none_pass_through: bool = False) -> Any:
+    """The vmap behind `is_grads_batched` in a trace: it is eager's, and so are the operators under it."""
+    options = {"in_dims": in_dims, "out_dims": out_dims, "allow_none_pass_through": allow_none_pass_through}
+    return lambda *args: _map_in_eager(func, args, options)
+
+
+_C.set_rule(_vmap_internals._vmap, "replace", map_gradients)
 
 
 def gradients_of_transform(

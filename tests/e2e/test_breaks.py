@@ -89,6 +89,68 @@ def test_break_in_a_loop(capsys):
     capsys.readouterr()
 
 
+@pytest.mark.parametrize("walk", ["values", "items", "keys", "zip", "enumerate"])
+def test_break_in_a_loop_over_a_dict(walk, capsys):
+    factors = {"a": 2.0, "b": 3.0, "c": 5.0}
+    walks = {
+        "values": lambda: factors.values(),
+        "items": lambda: factors.items(),
+        "keys": lambda: factors,
+        "zip": lambda: zip(factors.values(), factors, strict=True),
+        "enumerate": lambda: enumerate(factors.values()),
+    }
+
+    def f(x):
+        view = factors.keys()
+        for item in walks[walk]():
+            x = x * 2 + (item if isinstance(item, float) else 1)
+            print(item, list(view))
+        return x - len(view)
+
+    compiled = braze.compile(f)
+    for _ in range(2):
+        with compiles(0) if _ else contextlib.nullcontext():
+            assert_same(compiled(torch.ones(3)), f(torch.ones(3)))
+    assert "cannot-rebuild" not in {b["id"] for b in braze._C.explain(compiled)["breaks"]}
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == lines[3:6] == lines[6:9] == lines[9:]
+
+
+def test_break_in_modules_that_are_called_in_turn(capsys):
+    class Telling(torch.nn.Module):
+        def forward(self, x):
+            print("here")
+            return x + 1
+
+    for modules in ([torch.nn.Linear(3, 3), Telling(), torch.nn.Linear(3, 3)], [torch.nn.Linear(3, 3), Telling()]):
+        model = torch.nn.Sequential(*modules)
+        compiled = braze.compile(model)
+        for _ in range(2):
+            x = torch.randn(2, 3, requires_grad=True)
+            y = x.detach().requires_grad_()
+            assert_same(compiled(x), model(y))
+            compiled(x).sum().backward()
+            model(y).sum().backward()
+            assert_same(x.grad, y.grad)
+    assert set(capsys.readouterr().out.splitlines()) == {"here"}
+
+
+def test_break_in_a_loop_over_a_dict_that_changes(capsys):
+    def f(x):
+        made = {"a": x, "b": x + 1}
+        walk = iter(made.values())
+        first = next(walk)
+        made["c"] = first * 2
+        print("changed")
+        try:
+            next(walk)
+        except RuntimeError as error:
+            return first, str(error)
+
+    assert_like_eager(f, lambda: torch.ones(2), empty=True)
+    capsys.readouterr()
+
+
 def test_break_in_a_called_function(capsys):
     def inner(x, k):
         x = x * k

@@ -181,3 +181,25 @@ def test_penalty_on_the_gradient_trains_like_eager():
         return list(net.parameters())
 
     assert_same(train(True), train(False), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_gradients_of_many_vectors_at_once(inside):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
+
+    def rows(model, x):
+        y = model(x)
+        return torch.autograd.grad(y, x, torch.eye(3).unsqueeze(1), is_grads_batched=True)[0]
+
+    def mapped(model, x):
+        y = model(x)
+        pull = torch.func.vmap(lambda v: torch.autograd.grad(y, x, v, retain_graph=True)[0])
+        return pull(torch.eye(3).unsqueeze(1))
+
+    for f in (rows, mapped):
+        compiled = braze.compile(f) if inside else f
+        compiled_model = model if inside else braze.compile(model)
+        for _ in range(2):
+            x = torch.randn(1, 3, requires_grad=True)
+            torch.testing.assert_close(compiled(compiled_model, x), f(model, x))

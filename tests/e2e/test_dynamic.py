@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from support import assert_same, compiles
 
 import braze
 
@@ -240,3 +241,25 @@ def test_sizes_that_became_constants():
     for n in (4, 5, 6):
         x = torch.ones(n)
         compare(f(x), compiled(x))
+
+
+@pytest.mark.parametrize("walk", [zip, lambda groups, _: enumerate(groups), lambda groups, _: reversed(groups)])
+def test_numbers_of_objects_that_are_only_handed_on(walk):
+    groups = [{"rate": 0.5, "note": "kept"}, {"rate": 0.25}]
+
+    def f(x):
+        for item in walk(groups, "ab"):
+            group = item if isinstance(item, dict) else next(i for i in item if isinstance(i, dict))
+            x = x * group["rate"]
+            group["rate"] = group["rate"] * 0.5
+        return x, [g["rate"] for g in list(groups)]
+
+    compiled = braze.compile(f)
+    with compiles(2):
+        for _ in range(4):
+            before = [dict(g) for g in groups]
+            actual = compiled(torch.ones(2))
+            after = [dict(g) for g in groups]
+            groups[:] = before
+            assert_same(actual, f(torch.ones(2)))
+            assert groups == after

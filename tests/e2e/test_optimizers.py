@@ -207,6 +207,45 @@ def test_tuples_of_numbers_that_change_stay_tuples():
         assert_same(compiled(x, *arguments), f(x, *arguments))
 
 
+def test_a_scheduler_of_a_compiled_step():
+    model, expected, x = two_models()
+    mine, theirs = optim.Adam(model.parameters(), 0.1), optim.Adam(expected.parameters(), 0.1)
+    mine.step = braze.compile(mine.step)
+    schedulers = [optim.lr_scheduler.ExponentialLR(o, 0.9) for o in (mine, theirs)]
+    with compiles(2):
+        train(model, x, mine, mine.step, 4, schedulers[0])
+    train(expected, x, theirs, theirs.step, 4, schedulers[1])
+    assert_close(model, expected)
+
+
+def test_parts_of_a_compiled_method():
+    model, _, x = two_models()
+    optimizer = optim.SGD(model.parameters(), 0.1)
+    step = braze.compile(optimizer.step)
+    assert step.__self__ is optimizer and step.__func__ is step.__func__
+    assert isinstance(step.__func__, braze._C.CompiledFunction) and step.__func__.__wrapped__ is optim.SGD.step
+    for name in ("__self__", "__func__"):
+        with pytest.raises(AttributeError, match="no bound method"):
+            getattr(braze.compile(lambda x: x), name)
+
+
+def test_a_step_and_its_scheduler_in_one_function():
+    model, expected, x = two_models()
+    mine, theirs = (optim.AdamW(m.parameters(), 0.1) for m in (model, expected))
+    schedulers = [optim.lr_scheduler.ExponentialLR(o, 0.9) for o in (mine, theirs)]
+
+    def update():
+        mine.step()
+        schedulers[0].step()
+
+    with compiles(3):  # the state, the count of epochs
+        train(model, x, mine, braze.compile(update), 7)
+    train(expected, x, theirs, theirs.step, 7, schedulers[1])
+    assert_close(model, expected)
+    assert mine.param_groups[0]["lr"] == theirs.param_groups[0]["lr"]
+    assert schedulers[0].get_last_lr() == schedulers[1].get_last_lr()
+
+
 def test_a_tensor_as_learning_rate():
     model, expected, x = two_models()
     rates = torch.tensor(0.1), torch.tensor(0.1)
