@@ -53,6 +53,7 @@ Tracer::~Tracer() {
     at::autocast::clear_cache();
     for (InputFake& in : input_fakes_)  // a gradient with a graph refers to its tensor
         if (auto* impl = in.fake.unsafeGetTensorImpl(); impl->grad().defined()) impl->mutable_grad().reset();
+    drop_hooks();
     // A tensor whose new contents were computed from what an operator had saved of it belongs to its own graph.
     for (const auto& weak : written_fakes_)
         if (auto impl = weak.lock()) impl->set_autograd_meta(nullptr);
@@ -778,6 +779,7 @@ std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObje
             BRAZE_CHECK(is_fake(o), "an output of the graph is no tensor of this trace");
             const at::Tensor& t = THPVariable_Unpack(o);
             results.push_back({as_fake(t)->value(), t.requires_grad(), Py_TYPE(o)});
+            results.back().retains_grad = t.retains_grad();
             if (auto used_up = used_up_.find(t.unsafeGetTensorImpl()); used_up != used_up_.end()) {
                 results.back().used_up = used_up->second;
                 continue;
@@ -793,6 +795,8 @@ std::unique_ptr<frontend::CompiledGraph> Tracer::finish(const std::vector<PyObje
         trace_.inputs.resize(n_inputs, -1);
         using Backend = frontend::BackendChoice;
         bool calls = options_.backend.kind == Backend::User || options_.backend.kind == Backend::Eager;
+        for (const TraceOutput& o : results)
+            if (calls && o.retains_grad) stop("autograd", "Tensor.retain_grad is no call in a graph");
         if (calls && !trace_.records.empty())
             return compile_calls(std::move(trace_), std::move(results), needs_grad, options_.backend, reals_);
         return compile_trace(std::move(trace_), std::move(results), needs_grad,

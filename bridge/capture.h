@@ -20,6 +20,7 @@ struct PyNode;
 namespace braze::bridge {
 
 struct FxGraph;
+struct ProgramHook;
 
 class Tracer final : public frontend::Capture {
   public:
@@ -40,6 +41,9 @@ class Tracer final : public frontend::Capture {
     bool is_fixed(int input_id) const override { return trace_.symbols->is_fixed(input_id); }
     std::optional<std::vector<int>> begin_backward(const std::vector<PyObject*>& roots) override;
     bool end_function(const std::vector<PyObject*>& arguments, PyObject* result, bool once) override;
+    int add_hook(PyObject* fake, std::function<PyObject*(PyObject*)> call) override;
+    void remove_hook(int hook) override;
+    int settle_hooks(const std::vector<PyObject*>& outputs) override;
     void pause() override;
     void resume() override;
     void trace_backward(const std::vector<PyObject*>& outputs, int n_inputs) override;
@@ -118,7 +122,7 @@ class Tracer final : public frontend::Capture {
     void leave();
     void release_thread();
     std::string autograd_obstacle(const std::vector<at::Tensor>& outputs) const;
-    void take_out_views(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& roots) const;
+    bool take_out_views(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& roots) const;
     bool one_function_suffices(const std::vector<at::Tensor>& outputs) const;
     at::Tensor fake_tangent(const at::Tensor& output, int id);
     std::optional<JointTrace> record_backward(const std::vector<at::Tensor>& all, const std::vector<int>& roots,
@@ -141,6 +145,9 @@ class Tracer final : public frontend::Capture {
                                        std::unordered_map<int, at::Tensor>& read);
     void record_function(torch::autograd::PyNode& node, const std::vector<PyObject*>& arguments,
                          const std::vector<at::Tensor>& outputs, bool once);
+    void record_hook(ProgramHook& hook);
+    void forget_hooks();
+    void drop_hooks();
     void add_inputs_of(const c10::TensorImpl* leaf, std::vector<int>& ids) const;
     void find_used_up(const std::vector<at::Tensor>& roots, int n_inputs);
 
@@ -159,6 +166,7 @@ class Tracer final : public frontend::Capture {
     bool ran_backward_ = false;            // by the program
     // Outputs whose graph a backward pass of the program has freed, with the inputs that are its leaves.
     std::unordered_map<c10::TensorImpl*, std::vector<int>> used_up_;
+    std::vector<std::shared_ptr<ProgramHook>> hooks_;
     BackwardRun* function_run_ = nullptr;  // while a backward is recorded apart
     const uint64_t epoch_;
     c10::impl::TorchDispatchModeTLS modes_before_;

@@ -7,19 +7,18 @@
 
 #include <unordered_set>
 
+#include "bridge/autograd_graph.h"
 #include "bridge/capture.h"
 #include "bridge/options.h"
 #include "bridge/output_views.h"
 #include "bridge/pending.h"
+#include "bridge/recorded_hook.h"
 #include "core/ir/graph.h"
 
 namespace braze::bridge {
 
-namespace {
-
 using torch::autograd::Node;
 
-// Every node of the autograd graph behind these.
 std::vector<Node*> graph_behind(const std::vector<at::Tensor>& tensors) {
     std::vector<Node*> found;
     std::unordered_set<Node*> seen;
@@ -31,6 +30,8 @@ std::vector<Node*> graph_behind(const std::vector<at::Tensor>& tensors) {
         for (const auto& edge : found[i]->next_edges()) visit(edge.function.get());
     return found;
 }
+
+namespace {
 
 c10::TensorImpl* leaf_of(Node* n) {
     auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(n);
@@ -121,9 +122,9 @@ std::string Tracer::autograd_obstacle(const std::vector<at::Tensor>& outputs) co
     for (Node* n : graph_behind(outputs)) {
         std::string_view type = typeid(*n).name();
         if (type.find("PyNode") != type.npos || type.find("CppNode") != type.npos) return "a custom autograd.Function";
-        if (!n->pre_hooks().empty() || !n->post_hooks().empty() || !n->tensor_pre_hooks().empty() ||
-            !n->retains_grad_hooks().empty())
-            return "a hook in the autograd graph";
+        bool hooked = !n->pre_hooks().empty() || !n->post_hooks().empty();
+        for (const auto& hook : n->tensor_pre_hooks()) hooked |= !dynamic_cast<TracedHook*>(hook.get());
+        if (hooked) return "a hook in the autograd graph";
     }
     return {};
 }
@@ -209,8 +210,8 @@ static std::vector<std::vector<int>> likely_roots(const std::vector<at::Tensor>&
     return choices;
 }
 
-// Views of other outputs and of inputs are made behind the program.
-void Tracer::take_out_views(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& roots) const {
+// Views of other outputs and of inputs are made behind the program. False: that can't be.
+bool Tracer::take_out_views(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& roots) const {
     std::vector<int> values;
     std::vector<bool> requires_grad;
     for (const at::Tensor& t : outputs) {
@@ -220,11 +221,27 @@ void Tracer::take_out_views(std::vector<at::Tensor>& outputs, std::vector<at::Te
     }
     const auto found = find_views(trace_, values, requires_grad);
     std::unordered_set<c10::TensorImpl*> views;
-    for (size_t i = 0; i < outputs.size(); ++i)
-        if (found[i]) views.insert(outputs[i].unsafeGetTensorImpl());
+    std::vector<at::Tensor> bases;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        if (!found.views[i]) continue;
+        views.insert(outputs[i].unsafeGetTensorImpl());
+        const int base = found.views[i]->output - static_cast<int>(outputs.size());
+        if (base < 0) continue;
+        bases.resize(found.bases.size());
+        if (outputs[i].is_view()) bases[static_cast<size_t>(base)] = outputs[i]._base();
+    }
+    for (size_t k = 0; k < bases.size(); ++k) {
+        const FakeImpl* fake = bases[k].defined() ? as_fake(bases[k]) : nullptr;
+        if (!fake || fake->value() != found.bases[k].value) return false;
+    }
     auto is_view = [&](const at::Tensor& t) { return views.contains(t.unsafeGetTensorImpl()); };
     std::erase_if(outputs, is_view);
     std::erase_if(roots, is_view);
+    for (const at::Tensor& base : bases) {
+        outputs.push_back(base);
+        if (base.requires_grad() && base.grad_fn()) roots.push_back(base);
+    }
+    return true;
 }
 
 void Tracer::trace_backward(const std::vector<PyObject*>& outputs, int n_inputs) {
@@ -247,8 +264,10 @@ void Tracer::trace_backward(const std::vector<PyObject*>& outputs, int n_inputs)
         std::erase_if(tensors, used_up);
     }
     if (options_.backend.kind != frontend::BackendChoice::Kernels) return;  // replayed under eager's autograd
-    take_out_views(tensors, roots);
-    if (roots.empty() || !one_function_suffices(tensors)) return;
+    // (one that keeps its gradient wants all of it, also what flows inside the program)
+    for (const at::Tensor& t : roots)
+        if (t.retains_grad()) return;
+    if (!take_out_views(tensors, roots) || roots.empty() || !one_function_suffices(tensors)) return;
     BackwardTraces found;
     for (const at::Tensor& t : roots) found.roots.push_back(as_fake(t)->value());
     auto reached_from = [](const std::vector<at::Tensor>& some) {

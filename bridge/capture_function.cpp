@@ -27,12 +27,21 @@ bool same_argument(const c10::IValue& a, const c10::IValue& b) {
            std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.dtype().itemsize()) == 0;
 }
 
-// Whether the same operators were recorded, in the two modes that a backward pass may run in.
-bool same_records(const std::vector<Record>& a, int first_a, const std::vector<Record>& b, int first_b) {
-    if (a.size() != b.size()) return false;
-    auto same = [&](int x, int y) { return x < first_a ? x == y : x - first_a == y - first_b; };
-    for (size_t i = 0; i < a.size(); ++i) {
-        const Record &r = a[i], &s = b[i];
+// Whether the same operators were recorded, in the two modes that a backward pass may run in. Each run has numbered the
+// values that it met first.
+bool same_bodies(const RecordedFunction::Body& a, int first_a, const RecordedFunction::Body& b, int first_b) {
+    std::unordered_map<int, int> known;
+    auto same = [&](int x, int y) {
+        if (x < first_a || y < first_b) return x == y;
+        return known.try_emplace(x, y).first->second == y;
+    };
+    if (a.tangents.size() != b.tangents.size() || a.gradients.size() != b.gradients.size() ||
+        a.records.size() != b.records.size())
+        return false;
+    for (size_t i = 0; i < a.tangents.size(); ++i)
+        if (!same(a.tangents[i], b.tangents[i])) return false;
+    for (size_t i = 0; i < a.records.size(); ++i) {
+        const Record &r = a.records[i], &s = b.records[i];
         if (r.info != s.info || r.args.size() != s.args.size() || r.operands.size() != s.operands.size() ||
             r.results.size() != s.results.size())
             return false;
@@ -43,6 +52,8 @@ bool same_records(const std::vector<Record>& a, int first_a, const std::vector<R
         for (size_t k = 0; k < r.results.size(); ++k)
             if (!same(r.results[k], s.results[k])) return false;
     }
+    for (size_t i = 0; i < a.gradients.size(); ++i)
+        if (!same(a.gradients[i], b.gradients[i])) return false;
     return true;
 }
 
@@ -126,7 +137,7 @@ RecordedFunction::Body Tracer::record_body(Node& node, const std::vector<at::Ten
     BackwardRun run = run_function(node, outputs, f, given, false);
     if (!f.once) {
         BackwardRun again = run_function(node, outputs, f, given, true);
-        if (!same_records(run.body.records, run.first_value, again.body.records, again.first_value))
+        if (!same_bodies(run.body, run.first_value, again.body, again.first_value))
             stop("autograd", f.name + ": what its backward does depends on the grad mode");
         run = std::move(again);
     }

@@ -65,6 +65,8 @@ class CompiledTrace final : public frontend::CompiledGraph {
             return false;
         }
         use_up(results, given);
+        for (size_t i = 0; i < results.size(); ++i)
+            if (outputs_[i].retains_grad && results[i].grad_fn()) results[i].retain_grad();
         wrap(results, given, outputs);
         if (random) random->keep();
         return true;

@@ -13,6 +13,7 @@ struct TraceOutput {
     // Its graph was freed by a backward pass of the program: it gets a gradient function that says so, with edges to
     // these inputs.
     std::optional<std::vector<int>> used_up{};
+    bool retains_grad = false;
 };
 
 // needs_grad: some output has a gradient function, so a run must leave one too. in_eager: no kernels. backward: the

@@ -1,7 +1,8 @@
-// Outputs that are views of another output or of an input.
+// Outputs that are views of another output, of an input, or of one tensor that the program does not return (chunks).
 //
 // One gradient function cannot have outputs that share memory. So such a view is made by the operators that made it in
 // the program, behind the compiled program and under autograd: it gets eager's gradient function and knows its base.
+// A base that the program does not return is an output of the compiled program all the same.
 #pragma once
 #include <functional>
 
@@ -10,14 +11,26 @@
 namespace braze::bridge {
 
 struct OutputView {
-    int output = -1, input = -1;  // what it is a view of: one of the two
-    std::vector<int> records;     // in order
+    struct Step {
+        int record;
+        int result;  // of the record's
+    };
+    int output = -1, input = -1;  // what it is a view of: one of the two. An output behind the last is a base
+    std::vector<Step> steps;      // in order
+};
+
+struct FoundViews {
+    std::vector<std::optional<OutputView>> views;  // by output
+    struct Base {
+        int value;
+        bool requires_grad;
+    };
+    std::vector<Base> bases;  // that are no outputs
 };
 
 // For each of the outputs (-1: none that counts): whether it can be made from another or from an input. A base may be a
 // view itself. requires_grad: of the outputs.
-std::vector<std::optional<OutputView>> find_views(const Trace& trace, const std::vector<int>& outputs,
-                                                  const std::vector<bool>& requires_grad);
+FoundViews find_views(const Trace& trace, const std::vector<int>& outputs, const std::vector<bool>& requires_grad);
 
 // Takes the views out of the outputs of a program and makes them after its run.
 class OutputViews {
@@ -33,7 +46,8 @@ class OutputViews {
   private:
     const Trace& trace_;
     std::vector<TraceOutput> others_;
-    std::vector<int> places_;                        // of the others among all
+    size_t n_outputs_;
+    std::vector<int> places_;                        // of the others among all, bases behind
     std::vector<std::pair<int, OutputView>> views_;  // by place, bases first
 };
 

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/functions/basic_ops.h>
 
+#include "bridge/recorded_hook.h"
 #include "bridge/replay.h"
 
 namespace braze::bridge {
@@ -69,8 +70,14 @@ void RecordedFunction::attach(const std::shared_ptr<const RecordedFunction>& f,
         else
             saved.push_back(as_recorded ? with_grad(get(s.value), s.requires_grad) : get(s.value));
     }
-    c10::make_intrusive<RecordedNode>(f, std::move(edges), outputs, saved, std::move(sizes), std::move(keeps))
-        ->own(outputs);
+    if (f->is_hook) edges.clear();
+    auto node =
+        c10::make_intrusive<RecordedNode>(f, std::move(edges), outputs, saved, std::move(sizes), std::move(keeps));
+    if (!f->is_hook) return node->own(outputs);
+    auto owner = outputs[0].grad_fn();
+    if (!owner) return;
+    node->belongs_to(owner.get());
+    owner->add_tensor_pre_hook(std::make_unique<RecordedHook>(std::move(node), outputs[0].output_nr()));
 }
 
 void RecordedNode::release_variables() {
@@ -99,7 +106,7 @@ RecordedNode::Tensors RecordedNode::run(const Tensors& tangents) {
     {
         std::lock_guard lock(mutex_);
         for (size_t i = 0; i < f.saved.size(); ++i)
-            values[f.saved[i].value] = plain_[i].defined() ? plain_[i] : checked_[i].unpack(getptr());
+            values[f.saved[i].value] = plain_[i].defined() ? plain_[i] : checked_[i].unpack(owner_->getptr());
     }
     // (in a trace a constant becomes one of it)
     for (const auto& [value, t] : body->constants) values[value] = sizes_ ? t : at::lift_fresh(t);

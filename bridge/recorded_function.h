@@ -50,6 +50,7 @@ struct RecordedFunction {
     std::vector<Body> bodies;
     bool materialize = true;  // a missing gradient of an output is zero: there is one body
     bool once = false;        // the gradients cannot be differentiated
+    bool is_hook = false;     // on the gradient of its output: it belongs to the node that is there
     std::string error;        // that the backward raises: there is no body
 
     void for_each_record(const std::function<void(Record&)>& visit);
@@ -71,6 +72,9 @@ class RecordedNode final : public torch::autograd::Node {
     // The outputs get this gradient function.
     void own(const std::vector<at::Tensor>& outputs);
 
+    // Of a hook: the node whose outputs the kept ones are.
+    void belongs_to(Node* node) { owner_ = node; }
+
     Tensors apply(Tensors&& tangents) override;
     void release_variables() override;
     std::string name() const override { return function_->name; }
@@ -84,6 +88,7 @@ class RecordedNode final : public torch::autograd::Node {
     std::vector<at::Tensor> plain_;                        // the same
     std::shared_ptr<const SymbolValues> sizes_;
     std::shared_ptr<const void> keeps_;
+    Node* owner_ = this;
 };
 
 }  // namespace braze::bridge

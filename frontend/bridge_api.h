@@ -115,6 +115,13 @@ class Capture {  // one trace on this thread; at most one is active (nested comp
     // A custom autograd.Function was applied: its backward runs too, and what it does is kept in the place of its
     // Python code. once: its gradients cannot be differentiated. false: a break was set, or an exception.
     virtual bool end_function(const std::vector<PyObject*>& arguments, PyObject* result, bool once) = 0;
+    // The program registers a hook on the gradient of this fake. call: what it does with the gradient (a new
+    // reference). The hook's number; -1: a break was set.
+    virtual int add_hook(PyObject* fake, std::function<PyObject*(PyObject* gradient)> call) = 0;
+    virtual void remove_hook(int hook) = 0;
+    // The program is over. Hooks that a backward pass from the outputs will meet are recorded. The first one for which
+    // that is impossible, or -1.
+    virtual int settle_hooks(const std::vector<PyObject*>& outputs) = 0;
     // Suspend the modes while foreign code runs (guard building, comparing constants).
     virtual void pause() = 0;
     virtual void resume() = 0;

@@ -218,6 +218,12 @@ PyObject* py_error_on_graph_break(PyObject*, PyObject* flag) {
     return on < 0 ? nullptr : PyBool_FromLong(std::exchange(error_on_break(), on != 0));
 }
 
+// (what these do in a trace is all that they do)
+PyObject* py_outside_trace(PyObject*, PyObject*) {
+    PyErr_SetString(PyExc_RuntimeError, "this is for traced code");
+    return nullptr;
+}
+
 PyObject* py_constant(PyObject*, PyObject* number) { return Py_NewRef(number); }
 
 template <class F>
@@ -240,6 +246,9 @@ PyMethodDef methods[] = {{"configure", py_configure, METH_O, "once, at import: t
                          {"set_stance", py_set_stance, METH_VARARGS, "set_stance(name, forced backend or None)"},
                          {"call_without_compiling", method(py_call_without_compiling), METH_FASTCALL | METH_KEYWORDS,
                           "calls a callable; what is compiled is used, nothing else is compiled"},
+                         {"add_hook", py_outside_trace, METH_VARARGS,
+                          "add_hook(handle, (function, arguments), tensor, hook, post): of traced code"},
+                         {"remove_hook", py_outside_trace, METH_O, "remove_hook(handle): of traced code"},
                          {"constant", py_constant, METH_O, "the number, which is a constant of the trace from here on"},
                          {"error_on_graph_break", py_error_on_graph_break, METH_O,
                           "sets whether a graph break is an error on this thread; returns what it was"},

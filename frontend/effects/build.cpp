@@ -111,7 +111,9 @@ PyObject* Builder::make(RecipeId id) {
         case RecipeNode::Call: {
             PyObject *f = build(n.parts[0]), *a = f ? build(n.parts[1]) : nullptr;
             if (!a) return nullptr;
+            const int mode = bz_mode_set(BZ_OFF);  // what makes an object is not worth a compilation
             Owned r = Owned::steal(PyObject_Call(f, a, nullptr));
+            bz_mode_set(mode);
             if (!r) return nullptr;
             if (PyObject* state = build(n.parts[2])) {
                 static PyObject* name = PyUnicode_InternFromString("__setstate__");
@@ -351,12 +353,18 @@ void Needs::add(const Recipes& r, const std::vector<Effect>& effects) {
     sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
 }
 
+int make_calls(const std::vector<Effect>& effects, Builder& b) {
+    for (const Effect& e : effects)
+        if (e.kind == Effect::Call && !b.build(e.value)) return -1;
+    return 0;
+}
+
 int apply_effects(const std::vector<Effect>& effects, Builder& b, Fetcher& f) {
     // Everything is built and found before the first change: a change must not alter what another one reads.
     std::vector<Owned> targets;
     for (const Effect& e : effects) {
         PyObject* t = e.target == kNoSource ? e.object.get() : f.fetch(e.target);
-        if (!t) {
+        if (!t && e.kind != Effect::Call) {
             PyErr_SetString(PyExc_SystemError, "braze: the target of a side effect vanished");
             return -1;
         }
@@ -378,6 +386,7 @@ int apply_effects(const std::vector<Effect>& effects, Builder& b, Fetcher& f) {
             case Effect::SetContents: err = set_assign(t, v); break;
             case Effect::DequeContents: err = deque_assign(t, v); break;
             case Effect::CellContents: err = PyCell_Set(t, v); break;
+            case Effect::Call: break;
             case Effect::TypeAttr: err = PyType_Type.tp_setattro(t, e.key.get(), v); break;
         }
         if (err < 0) return -1;

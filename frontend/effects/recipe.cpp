@@ -232,6 +232,11 @@ RecipeId Recipes::record_new(Tracer& t, PyObject* v, RecipeId id) {
         Owned list = Owned::steal(PySequence_List(v));
         return items(t, id, RecipeNode::StructSeq, list.get());
     }
+    for (const Hook& h : t.hooks)
+        if (h.handle.get() == v) {
+            if (h.removed || h.input < 0) return fail(v);
+            return record_call(t, v, PyTuple_GET_ITEM(h.registered.get(), 0), PyTuple_GET_ITEM(h.registered.get(), 1));
+        }
     // C code found it somewhere: it is not the trace's, and there is no path to it.
     if (is_python_class(Py_TYPE(v)) && !t.is_fresh(v)) return fail(v);
     if (is_python_class(Py_TYPE(v)) || std::strncmp(Py_TYPE(v)->tp_name, "collections.", 12) == 0 ||
@@ -464,6 +469,19 @@ RecipeId Recipes::record_reduce(Tracer& t, PyObject* v, RecipeId id) {
     RecipeId state =
         args < 0 ? -1
                  : record(t, n > 2 && PyTuple_GET_ITEM(r.get(), 2) != Py_None ? PyTuple_GET_ITEM(r.get(), 2) : nullptr);
+    if (state < 0) return -1;
+    node.parts = {callee, args, state};
+    nodes[static_cast<size_t>(id)] = std::move(node);
+    return id;
+}
+
+RecipeId Recipes::record_call(Tracer& t, PyObject* v, PyObject* function, PyObject* arguments) {
+    RecipeId id = memo_.contains(v) ? memo_[v] : push({RecipeNode::Null});
+    memo_[v] = id;
+    RecipeNode node{RecipeNode::Call};
+    RecipeId callee = record(t, function);
+    RecipeId args = callee < 0 ? -1 : record(t, arguments);
+    RecipeId state = args < 0 ? -1 : record(t, nullptr);
     if (state < 0) return -1;
     node.parts = {callee, args, state};
     nodes[static_cast<size_t>(id)] = std::move(node);

@@ -60,7 +60,8 @@ struct Effect {
         SetContents,
         DequeContents,
         CellContents,
-        TypeAttr
+        TypeAttr,
+        Call  // the value is made for what making it does
     } kind;
     SourceId target = kNoSource;
     Ref object;  // where the target has no source: the very object
@@ -79,6 +80,8 @@ class Recipes {
     Owned culprit;        // the first object that cannot be rebuilt
     void forget_trace();  // drops what only recording needs
     RecipeId fail(PyObject* v);
+    // The call's result, which may be had in the place of `v`.
+    RecipeId record_call(Tracer& t, PyObject* v, PyObject* function, PyObject* arguments);
 
   private:
     RecipeId push(RecipeNode n);
@@ -125,6 +128,8 @@ struct Needs {
 
 // The net effect of the journal, in order. false: something cannot be replayed.
 bool record_effects(Tracer& t, Recipes& r, std::vector<Effect>& out);
+// Calls that are effects are made first, in order: their results may be parts of what is built.
+int make_calls(const std::vector<Effect>& effects, Builder& b);
 int apply_effects(const std::vector<Effect>& effects, Builder& b, Fetcher& f);
 
 }  // namespace braze::frontend

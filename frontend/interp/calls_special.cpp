@@ -5,6 +5,7 @@
 #include "frontend/interp/addresses.h"
 #include "frontend/interp/calls.h"
 #include "frontend/interp/gradients.h"
+#include "frontend/interp/hooks.h"
 #include "frontend/interp/tensors.h"
 
 namespace braze::frontend {
@@ -395,6 +396,8 @@ PyObject* call_special(Tracer& t, const CFunction& f, PyObject* callable, Args a
     if (n.starts_with("generator.") || n.starts_with("coroutine.")) return do_generator(t, f, callable, a);
     if (n == "torch._C._EngineBase.run_backward") return run_backward(t, callable, a);
     if (n == "torch._C._FunctionBase.apply") return apply_function(t, callable, a);
+    if (n == "braze._C.add_hook") return add_hook(t, a);
+    if (n == "braze._C.remove_hook") return remove_hook(t, a);
     if (n == "braze._C.constant" && a.total() == 1) return fixed(a.v[0]);
     if (n == "braze._C.error_on_graph_break") return do_error_on_break(t, a);
     if (n.starts_with("_thread.")) return do_lock(t, f, a);

@@ -1,5 +1,6 @@
 #include "frontend/interp/gradients.h"
 
+#include "frontend/interp/hooks.h"
 #include "frontend/segments/segment.h"
 
 namespace braze::frontend {
@@ -95,6 +96,7 @@ PyObject* run_backward(Tracer& t, PyObject* engine_method, Args a) {
     for (int i : *leaves) {
         GraphInput& in = t.inputs[static_cast<size_t>(i)];
         std::string obstacle = tensor_bridge()->gradient_obstacle(in.real.get(), use);
+        if (use == GradientUse::Accumulated && has_post_hook(t, i)) obstacle = "a hook that sees what it changes";
         if (!obstacle.empty()) return t.stop("autograd", obstacle);
         if (use == GradientUse::Accumulated && t.in_function_backward)
             return t.stop("autograd", "a backward that sets a gradient");

@@ -28,7 +28,10 @@ PyObject* tensor_attribute(Tracer& t, PyObject* fake, PyObject* name) {
     if (s == "grad") return gradient(t, fake);
     if (s == "data") return t.result(PyObject_CallMethod(fake, "detach", nullptr));
     int input = -1;
-    if (s == "grad_fn" || s == "is_leaf" || s == "_backward_hooks") {
+    // (a leaf of the trace may be the result of an operator; of a function transform, what it wraps is its own)
+    if (s == "retain_grad" && (t.input_of_fake(fake) >= 0 || t.capture->value_of(fake).kind == ValueRef::NotFake))
+        return t.stop("autograd", "Tensor.retain_grad of a tensor from before");
+    if (s == "grad_fn" || s == "is_leaf" || s == "retains_grad" || s == "_backward_hooks") {
         input = t.input_of_fake(fake);
         if (input >= 0) {  // facts about the real tensor: guarded
             PyObject* real = t.inputs[static_cast<size_t>(input)].real.get();

@@ -30,6 +30,16 @@ struct GraphInput {
     Owned gradient_before{};      // what it was when the trace began; nothing: unknown
 };
 
+// On the gradient of a tensor.
+struct Hook {
+    Owned handle;      // as the program has it
+    Owned registered;  // (function, arguments): on a tensor from before it is registered by this call after each run
+    int number;        // the capture's; -1: it has none
+    int input;         // the tensor from before; -1: the trace made it
+    long event;        // of the root frame
+    bool removed = false;
+};
+
 // What earlier calls showed to vary, by the source's description: sizes that become symbols, and numbers.
 struct DynamicHints {
     std::unordered_map<std::string, uint64_t> dims;  // of a number: not 0
@@ -177,6 +187,8 @@ class Tracer {
     void note_made_by(PyObject* result, PyObject* function, std::initializer_list<PyObject*> arguments);
     bool is_number_input(SourceId s) const { return number_of_.contains(s); }
 
+    std::vector<Hook> hooks;                        // in order
+    bool in_hook = false;                           // one of them runs
     std::unordered_map<PyObject*, int> held_locks;  // taken in the trace and not given back
 
     bool in_function_backward = false;  // of a custom autograd.Function, recorded apart

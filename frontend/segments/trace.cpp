@@ -7,6 +7,7 @@
 #include "frontend/cpython/trace_hooks.h"
 #include "frontend/guards/filter.h"
 #include "frontend/interp/gradients.h"
+#include "frontend/interp/hooks.h"
 #include "frontend/interp/tracer.h"
 #include "frontend/segments/segment.h"
 
@@ -181,7 +182,28 @@ bool make_before(const Tracer& t, const Recipes& r, long* forced, std::optional<
 }
 
 bool record_all_effects(Tracer& t, Segment& s) {
-    return record_effects(t, s.recipes, s.effects) && record_gradients(t, s.recipes, s.effects);
+    return record_hooks(t, s.recipes, s.effects) && record_effects(t, s.recipes, s.effects) &&
+           record_gradients(t, s.recipes, s.effects);
+}
+
+// A hook that a later backward pass would have to call: the next trace stops where it is registered. False: there is
+// none, or the trace stopped there already, which *why tells.
+bool register_before(Tracer& t, const Recipes& r, long* forced, std::optional<Break>* reason, std::string* why) {
+    const long event = settle_hooks(t, r, why);
+    if (!event) return why->clear(), false;
+    if (*forced >= 0 && event >= *forced) return false;
+    Break b;
+    b.id = "autograd";
+    b.detail = *why;
+    auto* co = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(t.function())->func_code);
+    const char *file = PyUnicode_AsUTF8(co->co_filename), *name = PyUnicode_AsUTF8(co->co_name);
+    PyErr_Clear();
+    b.file = file ? file : "?";
+    b.line = co->co_firstlineno;
+    b.function = name ? name : "?";
+    *reason = std::move(b);
+    *forced = event;
+    return true;
 }
 
 std::recursive_mutex& trace_mutex() {
@@ -347,6 +369,8 @@ static TraceResult trace(Unit& unit, PyObject* function, PyObject* const* state,
                 return {TraceKind::Eager, nullptr, forced_reason->text()};
             }
         }
+        if (register_before(t, s->recipes, &forced, &forced_reason, &why)) continue;
+        if (!why.empty()) return {TraceKind::Eager, nullptr, why};
         // What a backend of the program's raises is the program's, and its effects are unknown.
         if (!finish(t, *s, *before, unit.options.guard_filter.get(), &why)) {
             if (why == "program") return {TraceKind::Error, nullptr, "", true};
@@ -449,6 +473,7 @@ RunResult run_segment(Segment& s, const Roots& roots, int* failed) {
             return {s.graph->wrote() ? RunResult::Error : RunResult::Failed};
     }
     Builder b(s.recipes, f, outputs);
+    if (!s.effects.empty() && make_calls(s.effects, b) < 0) return {RunResult::Error};
     RunResult r{s.returns ? RunResult::Returned : RunResult::Stopped};
     if (s.returns) {
         PyObject* v = b.build(s.result);

@@ -88,5 +88,11 @@ def enter_region(policy: Callable[..., bool] | None, /) -> None:
 def leave_region() -> None:
     """And ends."""
 
+def add_hook(handle: Any, registered: tuple[Any, Any], tensor: Any, hook: Any, post: bool, /) -> None:
+    """In a trace: the program has registered a hook; `registered` is how that is done on a tensor from before."""
+
+def remove_hook(handle: Any, /) -> None:
+    """In a trace: it has removed that hook."""
+
 def constant(number: Any, /) -> Any:
     """The number itself; in a trace it is a constant of the graph from here on."""

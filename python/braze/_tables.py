@@ -145,6 +145,9 @@ def replacements() -> dict[Callable[..., Any], Callable[..., Any]]:
         ("torch.autograd.profiler", "record_function.__enter__", _traced.enter_record_function),
         ("torch.autograd.profiler", "record_function.__exit__", _traced.exit_record_function),
         (torch.func.vjp.__globals__["__name__"], "_autograd_grad", _traced.gradients_of_transform),
+        # An effect of each run on tensors from before, a part of the backward pass on others.
+        ("torch", "Tensor.register_hook", _traced.register_hook),
+        ("torch", "Tensor.register_post_accumulate_grad_hook", _traced.register_post_accumulate_grad_hook),
         # What torch's compiler cannot do with a tensor's number. Braze computes with it as eager does.
         ("torch.optim.optimizer", "_get_value", _traced.get_value),
         ("torch.optim.optimizer", "_stack_if_compiling", _traced.as_it_is),

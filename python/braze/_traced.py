@@ -143,6 +143,50 @@ def map_gradients(func: Any, in_dims: Any = 0, out_dims: Any = 0, allow_none_pas
 _C.set_rule(_vmap_internals._vmap, "replace", map_gradients)
 
 
+# Only the real handle has the rest.
+_look_at_handle = disable(
+    lambda handle, name: object.__getattribute__(handle, name), reason="the program looks at the handle of a hook"
+)
+
+
+class HookHandle(torch.utils.hooks.RemovableHandle):
+    """Of a hook that was registered in a trace."""
+
+    def __init__(self) -> None:
+        pass
+
+    def remove(self) -> None:
+        _C.remove_hook(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return _look_at_handle(self, name)
+
+
+def register_hook(self: Any, hook: Any) -> Any:
+    """What Tensor.register_hook is in a trace."""
+    if torch.overrides.has_torch_function_unary(self):
+        return torch.overrides.handle_torch_function(torch.Tensor.register_hook, (self,), self, hook)
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    handle = HookHandle()
+    _C.add_hook(handle, (torch.Tensor.register_hook, (self, hook)), self, hook, False)
+    return handle
+
+
+def register_post_accumulate_grad_hook(self: Any, hook: Any) -> Any:
+    """What Tensor.register_post_accumulate_grad_hook is in a trace."""
+    if torch.overrides.has_torch_function_unary(self):
+        register = torch.Tensor.register_post_accumulate_grad_hook
+        return torch.overrides.handle_torch_function(register, (self,), self, hook)
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if self.grad_fn is not None:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    handle = HookHandle()
+    _C.add_hook(handle, (torch.Tensor.register_post_accumulate_grad_hook, (self, hook)), self, hook, True)
+    return handle
+
+
 def gradients_of_transform(
     outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool = False, create_graph: bool = True
 ) -> Any:

@@ -353,6 +353,7 @@ def test_views_and_changed_arguments_are_in_the_graph():
     check(lambda a: Same.apply(a) * 2, x)
     check(lambda a: Reversed.apply(a.sin(), 0.5) * 2, x)
     check(lambda a, b: Several.apply(a * 2, b, a[0])[0] * 2, x, lambda: leaf(4, 3).detach())
+    check(lambda a: Nested.apply(a), x)
 
     def changed(a):
         b = a * 1
@@ -457,6 +458,32 @@ def test_gradients_that_are_told_apart(chosen):
         out = f(a)
         (g,) = torch.autograd.grad(sum(out[k].sum() for k in chosen), a, create_graph=True)
         results.append([g.detach(), *torch.autograd.grad(g.sum(), a, allow_unused=True)])
+    assert_same(*results)
+
+
+class Twice(torch.autograd.Function):
+    """Applies another in its backward, which applies another in its own."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return Nested.apply(x) * g + Reversed.apply(g, 2.0)
+
+
+def test_functions_inside_backwards():
+    check(lambda a: Twice.apply(a * 2) * a, x)
+    results = []
+    for f in (Twice.apply, braze.compile(Twice.apply)):
+        a = x()
+        (g,) = torch.autograd.grad(f(a).square().sum(), a, create_graph=True)
+        (h,) = torch.autograd.grad(g.square().sum(), a, create_graph=True)
+        (i,) = torch.autograd.grad(h.square().sum(), a)
+        results.append([g.detach(), h.detach(), i])
     assert_same(*results)
 
 

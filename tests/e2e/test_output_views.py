@@ -1,4 +1,4 @@
-"""Outputs that are views of other outputs, or of arguments, are made behind the compiled program, under autograd."""
+"""Outputs that are views of other outputs, of arguments, or of one tensor, are made behind the compiled program, under autograd."""
 
 import pytest
 import torch
@@ -43,7 +43,22 @@ def of_another_dtype(x, w):
     return y, y.view(torch.int64)
 
 
-FUNCTIONS = [first_row, chain, of_an_argument, complex_parts, of_another_dtype]
+def chunks(x, w):
+    a, b = torch.tanh(x @ w).chunk(2)
+    return a, b[:, 0]
+
+
+def siblings(x, w):
+    y = torch.tanh(x @ w)
+    return y[0], y[1:].t(), x * 3
+
+
+def of_several(x, w):
+    y, z = torch.sin(x @ w), (x * 2).view(2, 6)
+    return y[0], z[0], y[1], z[1], y[2].detach()
+
+
+FUNCTIONS = [first_row, chain, of_an_argument, complex_parts, of_another_dtype, chunks, siblings, of_several]
 
 
 def weighted(t):
@@ -69,7 +84,8 @@ def test_gradients_of_every_choice_of_outputs(f):
     assert braze.stats()["kernels"] > 0
 
 
-@pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
+# (chunks must not be written)
+@pytest.mark.parametrize("f", [f for f in FUNCTIONS if f is not chunks], ids=lambda f: f.__name__)
 def test_memory_versions_and_bases(f):
     c = compiled(f)
     facts = []
@@ -115,6 +131,32 @@ def test_a_view_is_written_later():
         y.sum().backward()
 
 
+@pytest.mark.parametrize("written", [0, 1])
+def test_a_sibling_is_written_later(written):
+    def f(x, w):
+        y = x @ w
+        return y[0], y[:2]
+
+    def use(f):
+        x, w = leaf(3, 4), leaf(4, 5, seed=1)
+        views = f(x, w)
+        views[written].mul_(3)
+        (views[0].square().sum() + views[1].sum()).backward()
+        return views, x.grad, w.grad
+
+    assert_same(use(f), use(compiled(f)))
+
+
+def test_chunks_must_not_be_written():
+    def f(x, w):
+        return (x @ w).split(2)
+
+    for g in (f, compiled(f)):
+        a, _ = g(leaf(3, 4), leaf(4, 5, seed=1))
+        with pytest.raises(RuntimeError, match="returns multiple views"):
+            a.mul_(2)
+
+
 def test_the_base_is_written_later():
     def use(f):
         x, w = leaf(3, 4), leaf(4, 5, seed=1)
@@ -126,7 +168,7 @@ def test_the_base_is_written_later():
     assert_same(use(_linear), use(compiled(_linear)))
 
 
-@pytest.mark.parametrize("f", [first_row, chain, of_an_argument], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [first_row, chain, of_an_argument, siblings, of_several], ids=lambda f: f.__name__)
 def test_retained_graphs_and_gradients_of_gradients(f):
     c = compiled(f)
     results = []
