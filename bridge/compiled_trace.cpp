@@ -190,8 +190,11 @@ class CompiledTrace final : public frontend::CompiledGraph {
             results.push_back(k < 0 ? *inputs.tensors[-1 - k] : made[k]);
             if (k >= 0 && shares_memory_[i] && is_another_object(results.back(), static_cast<int>(i), inputs, made))
                 results.back() = at::alias(results.back());
-            if (k >= 0 && outputs_[i].requires_grad && !outputs_[i].used_up)
+            if (k < 0 || outputs_[i].used_up) continue;
+            if (outputs_[i].requires_grad)
                 results.back().unsafeGetTensorImpl()->set_requires_grad(true);
+            else if (results.back().requires_grad())  // without gradients too, a view of an input says what that says
+                results.back() = results.back().detach();
         }
     }
 

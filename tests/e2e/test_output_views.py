@@ -240,3 +240,34 @@ def test_views_of_what_the_program_writes_are_left_to_autograd():
         (y.sum() + row.square().sum()).backward()
         results.append((y, row, x.grad, w.grad))
     assert_same(results[0], results[1])
+
+
+@pytest.mark.parametrize("leaf", [True, False])
+def test_detached_inputs_where_gradients_are_off(leaf):
+    """torch says of a view made there that it requires a gradient like its base; of what is detached, that it doesn't."""
+
+    def across_a_break(x):
+        with torch.no_grad():
+            if x.mean() > 100:
+                return x
+        return x.detach(), x.detach()[1:], x[1:].detach() + 1, x[1:]
+
+    def inside(x):
+        with torch.no_grad():
+            return x.detach(), x.detach()[1:], x[1:].detach(), x[1:], x.detach().view(-1), x + 1
+
+    for f in (across_a_break, inside, torch.no_grad()(lambda x: (x.detach(), x[1:]))):
+        compiled = braze.compile(f)
+        for requires_grad in (True, False, True):
+            x = torch.randn(3, 4, requires_grad=requires_grad)
+            x = x if leaf else x * 1
+            for got, expected in zip(compiled(x), f(x), strict=True):
+                assert got.requires_grad == expected.requires_grad
+                assert torch.equal(got, expected)
+                assert (got.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()) == (
+                    expected.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+                )
+    outside = braze.compile(lambda x: (x.detach(), x.view(-1)))
+    with torch.no_grad():
+        for r, e in zip(outside(x), (x.detach(), x.view(-1)), strict=True):
+            assert r.requires_grad == e.requires_grad
