@@ -13,7 +13,7 @@ constexpr int64_t kSmall = 4096;
 // With more work a kernel gains nothing from company, which would only keep memory longer.
 constexpr int64_t kLarge = 64 * kGrain;
 // Memory that a batch may ask for earlier than one of its kernels needs it.
-constexpr int64_t kEarlyBytes = int64_t{1} << 20U;
+constexpr int64_t kEarlyBytes = int64_t{1024} * 1024;
 // Pieces of a kernel start at multiples of this, so that two threads do not write the same cache line.
 constexpr int64_t kPiece = 64;
 
