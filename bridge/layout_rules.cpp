@@ -66,7 +66,7 @@ at::Tensor suggested(const at::Tensor& t, Arguments a) {
 at::Tensor suggested_of_input(const at::Tensor& t, Arguments a) {
     return t.sizes() == a[0].toTensor().sizes() ? suggested(t, a) : t;
 }
-// As elementwise operators lay out what they make of their first two arguments.
+// As elementwise operators lay out what they make of these.
 at::Tensor elementwise_of(const at::Tensor& t, std::initializer_list<c10::IValue> operands) {
     at::TensorIteratorConfig config;
     config.check_all_same_dtype(false).check_all_same_device(false).declare_static_dtype_and_device(t.scalar_type(),

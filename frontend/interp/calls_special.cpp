@@ -241,10 +241,7 @@ PyObject* do_extremum(Tracer& t, PyObject* callable, Args a, bool max) {
 PyObject* do_sum(Tracer& t, PyObject* callable, Args a) {
     if (read_arguments(t, a) < 0) return nullptr;
     if (a.n == 1 && !a.kwnames)
-        if (auto numbers = numbers_in(a.v[0]); !numbers.empty()) {
-            Owned zero = Owned::steal(PyLong_FromLong(0));
-            return t.number_sum(numbers, zero.get());
-        }
+        if (auto numbers = numbers_in(a.v[0]); !numbers.empty()) return t.number_sum(numbers);
     return finish_c_call(t, run(t, callable, a));
 }
 

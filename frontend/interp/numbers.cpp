@@ -169,13 +169,11 @@ void Tracer::note_made_by(PyObject* result, PyObject* function, std::initializer
     made_by_.try_emplace(result, std::move(c));
 }
 
+static bool is_int(PyObject* o) { return Py_TYPE(o) == symbolic_int || PyLong_CheckExact(o); }
+static bool is_float(PyObject* o) { return Py_TYPE(o) == symbolic_float || PyFloat_CheckExact(o); }
+
 PyObject* Tracer::number_operation(int op, PyObject* a, PyObject* b, binaryfunc by_symbols) {
     if (use_number(a) < 0 || use_number(b) < 0) return nullptr;
-    auto is = [](PyObject* o, PyTypeObject* symbol, PyTypeObject* plain) {
-        return Py_TYPE(o) == symbol || Py_TYPE(o) == plain;
-    };
-    auto is_int = [&](PyObject* o) { return is(o, symbolic_int, &PyLong_Type); };
-    auto is_float = [&](PyObject* o) { return is(o, symbolic_float, &PyFloat_Type); };
     if (!(is_int(a) || is_float(a)) || !(is_int(b) || is_float(b))) return by_symbols(a, b);
     const char* name = kOperators[static_cast<size_t>(op) % std::size(kOperators)];
     auto one_of = [&](std::initializer_list<const char*> names) {
@@ -208,7 +206,6 @@ PyObject* Tracer::number_operation(const char* name, PyObject* a, unaryfunc by_s
 PyObject* Tracer::number_comparison(PyObject* a, PyObject* b, int op) {
     static constexpr const char* names[] = {"lt", "le", "eq", "ne", "gt", "ge"};
     // Symbols compare with their own kind by themselves, and with constants of it.
-    auto is_int = [](PyObject* o) { return Py_TYPE(o) == symbolic_int || PyLong_CheckExact(o); };
     if (is_int(a) != is_int(b)) {
         Owned function = Owned::steal(operator_function(names[op]));
         if (!function) return nullptr;
@@ -218,18 +215,14 @@ PyObject* Tracer::number_comparison(PyObject* a, PyObject* b, int op) {
     return PyObject_RichCompare(a, b, op);
 }
 
-PyObject* Tracer::number_sum(const std::vector<PyObject*>& numbers, PyObject* start) {
-    Owned sum = Owned::share(start);
-    for (PyObject* n : numbers) {
-        sum = Owned::steal(is_symbolic(sum.get()) || is_symbolic(n) ? number_operation(0, sum.get(), n, PyNumber_Add)
-                                                                    : PyNumber_Add(sum.get(), n));
-        if (!sum) return nullptr;
-    }
+PyObject* Tracer::number_sum(const std::vector<PyObject*>& numbers) {
+    Owned sum = Owned::steal(PyLong_FromLong(0));
+    for (size_t i = 0; sum && i < numbers.size(); ++i)
+        sum = Owned::steal(number_operation(0, sum.get(), numbers[i], PyNumber_Add));
     return sum.release();
 }
 
 PyObject* Tracer::number_extremum(PyObject* function, const std::vector<PyObject*>& numbers, bool max) {
-    auto is_float = [](PyObject* o) { return Py_TYPE(o) == symbolic_float || PyFloat_CheckExact(o); };
     Owned best = Owned::share(numbers[0]);
     for (size_t i = 1; i < numbers.size(); ++i) {
         PyObject *a = best.get(), *b = numbers[i];

@@ -182,7 +182,7 @@ class Tracer {
     PyObject* number_operation(const char* name, PyObject* a, unaryfunc by_symbols);
     PyObject* number_comparison(PyObject* a, PyObject* b, int op);
     // sum(), max() and min() of numbers, at least one of them symbolic. New reference.
-    PyObject* number_sum(const std::vector<PyObject*>& numbers, PyObject* start);
+    PyObject* number_sum(const std::vector<PyObject*>& numbers);
     PyObject* number_extremum(PyObject* function, const std::vector<PyObject*>& numbers, bool max);
     void note_made_by(PyObject* result, PyObject* function, std::initializer_list<PyObject*> arguments);
     bool is_number_input(SourceId s) const { return number_of_.contains(s); }

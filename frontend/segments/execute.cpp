@@ -58,6 +58,11 @@ void Position::drop_those_over() {
     }
 }
 
+// Numbers of one type, with other values.
+static bool is_another_number(PyObject* a, PyObject* b) {
+    return Py_TYPE(a) == Py_TYPE(b) && (PyLong_CheckExact(a) || PyFloat_CheckExact(a)) && !same_constant(a, b);
+}
+
 // Why the most recent segment did not fit, and which sizes varied.
 static std::string note_miss(Position& pos, const Roots& roots, PyCodeObject* co, std::optional<bool> dynamic) {
     if (pos.segments.empty()) return pos.wasted ? "an object that it was compiled for has died" : "";
@@ -75,15 +80,12 @@ static std::string note_miss(Position& pos, const Roots& roots, PyCodeObject* co
                 PyObject *v = f.fetch(x.source), *e = x.expected.get();
                 uint64_t dims = 0;
                 if (v && x.kind == GuardKind::Tensor) dims = x.tensor->changed_dims(v);
-                if (v && x.kind == GuardKind::Equals && Py_TYPE(v) == Py_TYPE(e) &&
-                    (PyLong_CheckExact(v) || PyFloat_CheckExact(v)) && !same_constant(v, e))
-                    dims = 1;
+                if (v && x.kind == GuardKind::Equals && is_another_number(v, e)) dims = 1;
                 bool tuples = v && x.kind == GuardKind::Equals && PyTuple_CheckExact(v) && PyTuple_CheckExact(e) &&
                               PyTuple_GET_SIZE(v) == PyTuple_GET_SIZE(e);
                 for (Py_ssize_t i = 0; tuples && i < PyTuple_GET_SIZE(v); ++i) {
                     PyObject *a = PyTuple_GET_ITEM(v, i), *b = PyTuple_GET_ITEM(e, i);
-                    if (Py_TYPE(a) == Py_TYPE(b) && (PyLong_CheckExact(a) || PyFloat_CheckExact(a)) &&
-                        !same_constant(a, b))
+                    if (is_another_number(a, b))
                         pos.dynamic.dims[s->guards.sources.describe(x.source) + "[" + std::to_string(i) + "]"] = 1;
                 }
                 if (dims) pos.dynamic.dims[s->guards.sources.describe(x.source)] |= dims;
@@ -142,7 +144,7 @@ static void compare_with_first_call(Position& pos, const Roots& roots) {
         if (PyObject* v = at(i); v && tensor_bridge()->is_tensor(v))
             if (uint64_t dims = guard->changed_dims(v)) pos.dynamic.dims[names.describe(names.local(i))] |= dims;
     for (auto& [i, number] : pos.seen_numbers)
-        if (PyObject* v = at(i); v && Py_TYPE(v) == Py_TYPE(number.get()) && !same_constant(v, number.get()))
+        if (PyObject* v = at(i); v && is_another_number(v, number.get()))
             pos.dynamic.dims[names.describe(names.local(i))] = 1;
     pos.seen_tensors.clear();
     pos.seen_numbers.clear();

@@ -150,6 +150,16 @@ bool finish(Tracer& t, Segment& s, GlobalStateGuard& before, PyObject* guard_fil
     return true;
 }
 
+// Where the function begins, for a break that belongs to none of its lines.
+void place_at_function(Break& b, const Tracer& t) {
+    auto* co = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(t.function())->func_code);
+    const char *file = PyUnicode_AsUTF8(co->co_filename), *name = PyUnicode_AsUTF8(co->co_name);
+    PyErr_Clear();
+    b.file = file ? file : "?";
+    b.line = co->co_firstlineno;
+    b.function = name ? name : "?";
+}
+
 // An object that the trace made cannot be rebuilt (a generator, an iterator): the next trace stops where it is made,
 // and that instruction runs for real. False: the trace did not make it, or stopped there already.
 bool make_before(const Tracer& t, const Recipes& r, long* forced, std::optional<Break>* reason) {
@@ -169,12 +179,7 @@ bool make_before(const Tracer& t, const Recipes& r, long* forced, std::optional<
         b.line = t.reason->line;
         b.function = t.reason->function;
     } else {  // the function came to its end
-        auto* co = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(t.function())->func_code);
-        const char *file = PyUnicode_AsUTF8(co->co_filename), *name = PyUnicode_AsUTF8(co->co_name);
-        PyErr_Clear();
-        b.file = file ? file : "?";
-        b.line = co->co_firstlineno;
-        b.function = name ? name : "?";
+        place_at_function(b, t);
     }
     *reason = std::move(b);
     if (earlier) *forced = event;
@@ -195,12 +200,7 @@ bool register_before(Tracer& t, const Recipes& r, long* forced, std::optional<Br
     Break b;
     b.id = "autograd";
     b.detail = *why;
-    auto* co = reinterpret_cast<PyCodeObject*>(reinterpret_cast<PyFunctionObject*>(t.function())->func_code);
-    const char *file = PyUnicode_AsUTF8(co->co_filename), *name = PyUnicode_AsUTF8(co->co_name);
-    PyErr_Clear();
-    b.file = file ? file : "?";
-    b.line = co->co_firstlineno;
-    b.function = name ? name : "?";
+    place_at_function(b, t);
     *reason = std::move(b);
     *forced = event;
     return true;
